@@ -1,0 +1,39 @@
+# Every target sets up what it needs: .venv is made once and refreshed when pyproject.toml or constraints.txt changes.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PYTHON ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo python3)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: run test check bench clean help
+
+run: $(STAMP)  ## a table over all mechanisms: difference from the reference, price, time
+	$(BIN)/headway mechanisms
+
+# One thread per worker: two workers of two threads each are three times slower on two cores.
+test: $(STAMP)  ## every test, the doctests, and the code blocks of README and docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(STAMP)  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+bench: $(STAMP)  ## headway's attention beside its peers, in one run
+	$(BIN)/headway bench attention
+
+clean:  ## remove caches and build products; .venv stays
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The stamp is touched last, so an install that failed is tried again; a .venv whose pip does not run (an interpreter
+# that moved, a creation that was interrupted) is made anew.
+$(STAMP): pyproject.toml constraints.txt
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	@touch $@

@@ -1,0 +1,1 @@
+"""Jobs that put the parts together."""

@@ -1,0 +1,101 @@
+"""The laws of mechanisms: each a sentence and a function that measures how far a mechanism strays from it on a trial.
+
+A mechanism claims the laws that hold for it (`Mechanism.laws`). A claimed law must hold on every trial; one that is
+not claimed must be refuted by a counter-example; one that cannot even be posed is listed here with the reason.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headway.audit import equalities, rows
+from headway.audit.trials import Trial
+from headway.ops.attention.call import Mechanism
+
+# In float64, on calls this small, rounding stays three decimal places below.
+TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Law:
+    """`deviation`: the largest absolute deviation on one trial; a ValueError where the trial cannot pose the law."""
+
+    name: str
+    sentence: str
+    deviation: Callable[[Mechanism, Trial], float]
+    tolerance: float = TOLERANCE
+
+
+def _law(name: str, deviation: Callable[[Mechanism, Trial], float], tolerance: float = TOLERANCE) -> tuple[str, Law]:
+    return name, Law(name, str(deviation.__doc__), deviation, tolerance)
+
+
+LAWS: dict[str, Law] = dict(
+    [
+        _law("loop", equalities.loop),
+        _law("rows_sum", equalities.rows_sum),
+        _law("weights_are_output", equalities.weights_are_output),
+        _law("masked_is_deleted", equalities.masked_is_deleted),
+        _law("keys_permute", equalities.keys_permute),
+        _law("queries_independent", rows.queries_independent, 0.0),
+        _law("equivariant", equalities.equivariant),
+        _law("causal", rows.causality, 0.0),
+        _law("window_is_full", equalities.window_is_full),
+        _law("groups", equalities.groups),
+        _law("batch", equalities.batch),
+        _law("padding", rows.padding_is_nothing),
+        _law("quarantine", rows.quarantine),
+        _law("empty_rows", rows.empty_rows, 0.0),
+        _law("flattened", equalities.flattened),
+        _law("three_forms", equalities.three_forms),
+        _law("keys_shift", equalities.keys_shift),
+        _law("values_linear", equalities.values_linear),
+    ]
+)
+
+_NO_GRID = "it knows no grid to flatten"
+_NO_TOTAL = "it has no running total: its softmax needs all keys of a row at once"
+
+# Law -> mechanism -> why it cannot be posed. Everything else is tried.
+CANNOT: dict[str, dict[str, str]] = {
+    "weights_are_output": {"channel": "its weights relate channels; the output is v times their transpose"},
+    "masked_is_deleted": {
+        "channel": "it needs as many queries as keys, so a key cannot go alone",
+        "spatial": "a grid with a key missing is no grid",
+    },
+    "causal": {"channel": "every score sums over all positions, so it refuses causal()"},
+    "window_is_full": {
+        "linear": "it sums over all keys or all earlier ones, so it refuses window()",
+        "channel": "every score sums over all positions, so it refuses window()",
+    },
+    "flattened": dict.fromkeys(("softmax", "linear", "channel", "additive"), _NO_GRID),
+    "three_forms": dict.fromkeys(("softmax", "local", "spatial", "channel", "additive"), _NO_TOTAL),
+}
+
+
+def deviations(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> list[tuple[Trial, float]]:
+    """The trials on which the law can be posed, each with its deviation."""
+    found = []
+    for trial in trials:
+        try:
+            found.append((trial, law.deviation(mechanism, trial)))
+        except ValueError:
+            # The mechanism refuses this call, in words: there is nothing to compare.
+            continue
+    return found
+
+
+def hold(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> float:
+    """The largest deviation from the law; an error where no trial could pose it, so that nothing passes untried."""
+    found = deviations(mechanism, law, trials)
+    if not found:
+        raise ValueError(f"no trial could pose the law {law.name} for {mechanism.name}")
+    return max(deviation for _, deviation in found)
+
+
+def refute(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> Trial | None:
+    """The first counter-example: a trial that breaks the law by more than rounding can explain."""
+    for trial in trials:
+        for _, deviation in deviations(mechanism, law, [trial]):
+            if not deviation <= max(law.tolerance, TOLERANCE):
+                return trial
+    return None

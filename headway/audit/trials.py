@@ -1,0 +1,161 @@
+"""Trials: small calls, each a pure function of a mechanism's name and a whole number.
+
+Every size is a different prime where the mechanism allows it, so that a swapped axis cannot pass; positions run,
+jump, repeat or stand out of order; masks and options are drawn again until the mechanism can honour them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.config import SPECS, Local, Spatial, Spec
+from headway.ops.attention import MECHANISMS
+from headway.ops.attention.call import Call, Mechanism
+from headway.ops.mask import (
+    Mask, allowed, causal, dilated, padding, segments, selected, tiles, window,
+)  # fmt: skip
+from headway.ops.mask.pairs import ALL
+from headway.ops.position import Alibi, Relative
+
+BATCH, KEY_WIDTH, VALUE_WIDTH = 2, 7, 5
+HEADS = ((3, 3), (3, 1), (6, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One call to test a law on, and the seed that all its numbers come from."""
+
+    seed: int
+    call: Call
+
+    @property
+    def generator(self) -> torch.Generator:
+        """A fresh source of the same numbers, for what a law draws itself."""
+        return torch.Generator().manual_seed(1000 + self.seed)
+
+
+def trials(mechanism: str, count: int, *, start: int = 0) -> Iterator[Trial]:
+    """The trials of seeds start, start + 1, …"""
+    return (trial(MECHANISMS[mechanism], seed) for seed in range(start, start + count))
+
+
+def trial(mechanism: Mechanism, seed: int) -> Trial:
+    """The trial of one seed.
+
+    >>> trial(MECHANISMS["spatial"], 3).call.options.grid
+    (5, 3)
+    """
+    random = Random(f"{mechanism.name} {seed}")
+    generator = torch.Generator().manual_seed(random.getrandbits(40))
+    spec = _spec(mechanism.name, random)
+    call = _first(mechanism, (_tensors(spec, random, generator, same) for same in (None, False, True)))
+    call = _first(mechanism, (replace(call, mask=mask) for mask in _masks(call, random, generator)))
+    return Trial(seed, _first(mechanism, _modified(call, random, generator)))
+
+
+def _first(mechanism: Mechanism, calls: Iterator[Call]) -> Call:
+    """The first call that the mechanism takes."""
+    for call in calls:
+        if accepts(mechanism, call):
+            return call
+    raise ValueError(f"{mechanism.name} refused every trial")
+
+
+def accepts(mechanism: Mechanism, call: Call) -> bool:
+    try:
+        mechanism.weights(call, ALL, ALL)
+    except ValueError:
+        return False
+    return True
+
+
+def _spec(name: str, random: Random) -> Spec:
+    grid = random.choice([(3, 5), (5, 3), (4, 5)])
+    if name == "local":
+        spread = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
+        spread |= {"selected": random.choice([(), (1, 6)]), "global_tokens": random.random() < 0.4}
+        on_grid = {"window": (2, 3), "dilation": (1, random.choice([1, 2])), "grid": grid}
+        return Local(**(spread | (on_grid if random.random() < 0.5 else {})))
+    if name == "spatial":
+        return Spatial(grid=grid, window=random.choice([None, 2, (2, 3)]))
+    if name == "linear":
+        return SPECS[name](feature=random.choice(["elu", "relu", "exp", torch.exp]), chunk=random.choice([2, 3, 64]))
+    return SPECS[name]()
+
+
+def _tensors(spec: Spec, random: Random, generator: torch.Generator, same: bool | None) -> Call:
+    """q, k, v and positions: queries apart from keys (or drawn), widths apart unless they must be the `same`."""
+    heads, kv_heads = random.choice(HEADS)
+    queries, keys = _positions(spec, random, generator, same)
+    lengths = [11 if x is None else x.shape[-1] for x in (queries, keys)]
+    value_width = KEY_WIDTH if same else VALUE_WIDTH
+    if isinstance(spec, Spatial):
+        lengths = [spec.grid[0] * spec.grid[1]] * 2
+    q = _draw(generator, BATCH, heads, lengths[0], KEY_WIDTH)
+    k = _draw(generator, BATCH, kv_heads, lengths[1], KEY_WIDTH)
+    v = _draw(generator, BATCH, kv_heads, lengths[1], value_width)
+    vector = _draw(generator, random.choice([1, heads]), KEY_WIDTH) if spec.kind == "additive" else None
+    return Call(q, k, v, spec, query_positions=queries, key_positions=keys, vector=vector)
+
+
+def _positions(
+    spec: Spec, random: Random, generator: torch.Generator, same: bool | None
+) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    if isinstance(spec, Local) and (spec.grid or spec.global_tokens):
+        first, count = -2 * spec.global_tokens, 11 if spec.grid is None else spec.grid[0] * spec.grid[1]
+        rising = torch.arange(first, count)[None]
+        mixed = rising[:, torch.randperm(rising.shape[1], generator=generator)]
+        return random.choice([(rising, rising), (mixed, rising), (rising, mixed)])
+    if isinstance(spec, Spatial):
+        return None, None
+    rising = torch.randint(1, 3, (BATCH, 11), generator=generator).cumsum(1) - 3
+    wild = torch.randint(-4, 13, (BATCH, 13), generator=generator), torch.randint(-4, 13, (1, 11), generator=generator)
+    cross = torch.arange(5, 12)[None], torch.arange(13)[None]
+    kinds = [(None, None), (rising, rising)] if same is not None else [(None, None), (rising, rising), wild, cross]
+    return random.choice(kinds)
+
+
+def _masks(call: Call, random: Random, generator: torch.Generator) -> Iterator[Mask | None]:
+    """Masks in a drawn order, the plain ones again at the end: a mechanism that knows few of them finds one."""
+    simple: list[Callable[[], Mask | None]] = [lambda: None, causal, lambda: _padding(call, random)]
+    both: list[Callable[[], Mask]] = [lambda: causal() & _padding(call, random)]
+    for make in random.sample(simple + both + _others(call, generator), 6) + random.sample(simple + both, 4):
+        yield make()
+
+
+def _others(call: Call, generator: torch.Generator) -> list[Callable[[], Mask]]:
+    queries, keys = call.q.shape[2], call.k.shape[2]
+    ids = (torch.randint(0, 3, (BATCH, size), generator=generator) for size in (queries, keys))
+    table = torch.rand(BATCH, call.q.shape[1], queries, keys, generator=generator) < 0.6
+    band, block = window(3), segments(*ids)
+    return [
+        lambda: band, lambda: block & causal(), lambda: allowed(table), lambda: (band | selected([0, 3])) & causal(),
+        lambda: dilated(2, step=3), lambda: tiles(4) | ~window(6), lambda: ~block | band,
+    ]  # fmt: skip
+
+
+def _padding(call: Call, random: Random) -> Mask:
+    keys = call.k.shape[2]
+    lengths = [random.randrange(keys + 1), random.randrange(1, keys)]
+    return padding(lengths=lengths, total=keys, side=random.choice(["left", "right"]))
+
+
+def _modified(call: Call, random: Random, generator: torch.Generator) -> Iterator[Call]:
+    """Scale, score cap and bias: all that was drawn, then less."""
+    queries, keys, heads = call.q.shape[2], call.k.shape[2], call.q.shape[1]
+    learned = Relative(_draw(generator, 8, heads), max_distance=11)
+    fixed = Alibi(_draw(generator, heads).abs())
+    scale = {"scale": random.choice([None, 0.3, 1.0])}
+    cap = {"softcap": random.choice([None, None, 2.0])}
+    tables = [_draw(generator, 1, heads, queries, keys), _draw(generator, BATCH, 1, 1, keys)]
+    biases = [None, None, *tables, *([fixed, learned] if call.pairs.known else [])]
+    extra: dict[str, Any] = {"bias": random.choice(biases)}
+    yield from (replace(call, **some) for some in (scale | cap | extra, scale | cap, scale, {}))
+
+
+def _draw(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)

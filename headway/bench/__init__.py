@@ -1,0 +1,11 @@
+"""headway and its peers, side by side, in one run.
+
+A work is a module with a table `CASES`: name -> function that takes a `Run` and yields `Row`s. A later work is one more
+line in `WORKS` (and one more word in `headway.cli.bench`, where the command line offers it). The rest is shared:
+`clock` (interleaved rounds), `agree` (outputs before times), `memory` (peak live bytes), `machine` (what this machine
+can do), `row` (the figures and their verdict), `table` and `plot` (how they are shown).
+"""
+
+WORKS = {
+    "attention": "headway.bench.attention",
+}

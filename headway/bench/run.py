@@ -1,0 +1,98 @@
+"""One run of a work: the machine, the cases asked for, the rows, and how far they can be trusted."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from headway.bench import WORKS
+from headway.bench.agree import Disagreement, agree
+from headway.bench.clock import compare
+from headway.bench.machine import Machine, measure, reference, warnings
+from headway.bench.memory import tensors
+from headway.bench.row import Row, Target, timed, unmeasured
+
+Case = Callable[["Run"], Iterator[Row]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a case needs: the machine's limits, how large to go, and how many seconds to spend on a row."""
+
+    machine: Machine
+    quick: bool = False
+    seconds: float = 2.0
+
+    def race(
+        self,
+        row: Row,
+        contenders: Mapping[str, Callable[[], Any]],
+        *,
+        check: Callable[[], object] | None = None,
+        flops: int | None = None,
+        bytes: int = 0,
+        target: Target | None = None,
+        **clock: Any,
+    ) -> Row:
+        """Compares the contenders' outputs (or runs `check`, where they differ by design), then their times."""
+        try:
+            check() if check else agree({name: tuple(tensors(call())) for name, call in contenders.items()})
+        except (Disagreement, ValueError, RuntimeError) as problem:
+            return unmeasured(row, f"{type(problem).__name__}: {problem}", target=target)
+        timings = compare(contenders, **{"budget": self.seconds, **clock})
+        limit = None
+        if flops is not None:
+            limit = self.machine.least_seconds(flops=flops, bytes=bytes, precision=row.precision)
+        return timed(row, timings, limit_seconds=limit, target=target)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows and warnings of a finished run."""
+
+    machine: Machine
+    rows: list[Row]
+    warnings: list[str]
+
+
+def chosen(work: str, only: list[str] | None) -> dict[str, Case]:
+    """The cases of a work, all or those named; an unknown name is refused with the nearest one."""
+    cases: dict[str, Case] = import_module(WORKS[work]).CASES
+    for name in only or []:
+        if name not in cases:
+            near = get_close_matches(name, cases, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"no case {name!r} in {work!r}: {hint}the cases are {', '.join(cases)}")
+    return {name: case for name, case in cases.items() if not only or name in only}
+
+
+def run(
+    work: str,
+    *,
+    only: list[str] | None = None,
+    quick: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Measures the machine, every case in turn, and the machine's steadiness once more at the end."""
+    cases = chosen(work, only)
+    say("measuring the machine")
+    machine = measure()
+    say(str(machine))
+    session = Run(machine, quick=quick, seconds=0.3 if quick else 2.0)
+    rows = []
+    for name, case in cases.items():
+        for row in case(session):
+            rows.append(replace(row, machine=str(machine)))
+            say(f"{name}: {summary(row)}")
+    return Result(machine, rows, warnings(machine.reference, reference()))
+
+
+def summary(row: Row) -> str:
+    """One line for the progress display."""
+    label = f"{row.model}, {row.shape}, {row.precision}"
+    if row.headway is None:
+        return f"{label}: not measured, {row.note}"
+    ratio = "" if row.ratio_to_best is None else f", {row.ratio_to_best:.3g} x {row.best_peer}"
+    verdict = "" if row.verdict is None else f" ({row.verdict})"
+    return f"{label}: {row.headway:.3g} {row.unit}{ratio}{verdict}"

@@ -1,0 +1,60 @@
+"""The command line: one thin file per verb, imported only when that verb is called.
+
+A verb is a function of its own name in `headway/cli/<verb>.py` and one line in VERBS. Its docstring is its `--help`,
+with a paragraph "For example:" (a section called "Examples:" is dropped by the docstring parser). Results go to stdout,
+everything else to stderr; a whole number that it returns is the exit code.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App
+
+from headway import __version__
+from headway.cli.mistakes import run
+
+# What `headway --help` says of each verb; `headway <verb> --help` shows the verb's own docstring.
+VERBS = {
+    "mechanisms": "One table over all attention mechanisms: difference from the reference, price, time.",
+    "bench": "Time headway beside its peers, in one run.",
+}
+
+HELP = """The Transformer on PyTorch: every attention mechanism behind one interface.
+
+For example:
+
+    headway mechanisms           all mechanisms on one input
+    headway bench attention      attention beside its peers
+    headway bench --help         what a command can do
+"""
+
+EPILOGUE = (
+    "Results go to stdout, the rest to stderr. Exit codes: 0 done, 1 an error in headway, 2 a mistake in the command. "
+    "NO_COLOR=1 turns colours off; HEADWAY_TRACEBACK=1 shows where a mistake was found."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    return run(build(tokens), tokens, VERBS)
+
+
+def build(tokens: Sequence[str]) -> App:
+    """The application that reads these tokens; no verb is imported yet."""
+    app = App(
+        name="headway",
+        version=f"headway {__version__}",
+        help=HELP,
+        help_format="plaintext",
+        help_epilogue=EPILOGUE,
+        version_flags=["--version"],
+        print_error=False,
+        exit_on_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_int_as_exit_code_else_zero",
+    )
+    for verb, summary in VERBS.items():
+        # A summary would replace the docstring in the help of the verb itself.
+        app.command(f"headway.cli.{verb}:{verb}", name=verb, help=None if verb in tokens[:1] else summary)
+    return app

@@ -1,0 +1,87 @@
+"""`headway bench`: headway and its peers, side by side, in one run."""
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+Work = Literal["attention"]
+
+
+def bench(
+    work: Work = "attention",
+    *,
+    only: Annotated[list[str] | None, Parameter(negative="")] = None,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    plot: Path | None = None,
+    threads: int | None = None,
+) -> int:
+    """Time headway beside its peers, in one run.
+
+    Outputs are compared before times; contenders take turns, round by round; every figure is a median with its spread,
+    held against the limits of this machine, measured in the same run, and against the target of its row. The exit code
+    is 1 when a row could not be measured, for example because two contenders disagree.
+
+    For example:
+
+        headway bench attention --quick
+        headway bench attention --only local --only linear --json > rows.json
+
+    Parameters
+    ----------
+    work
+        What to measure.
+    only
+        A case of the work, for example `local`; may be given several times.
+    quick
+        Smaller sizes and fewer rounds: under a minute.
+    json
+        A list of rows instead of a table.
+    plot
+        Also draw the rows into this file (.png, .svg or .pdf).
+    threads
+        Threads for torch; its own choice by default.
+    """
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.bench import plot as drawing
+    from headway.bench.run import chosen, run
+
+    chosen(work, only)
+    if plot is not None:
+        drawing.require(plot)
+    if threads is not None:
+        _use(threads)
+    result = run(work, only=only, quick=quick, say=lambda line: print(line, file=sys.stderr, flush=True))
+    for warning in result.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if json:
+        print(json_format.dumps([row.as_json() for row in result.rows], indent=2, allow_nan=False))
+    else:
+        _print_table(result)
+    if plot is not None:
+        drawing.plot(result.rows, plot, title=f"headway bench {work}: {result.machine}")
+    return int(any(row.headway is None for row in result.rows))
+
+
+def _use(threads: int) -> None:
+    import torch
+
+    if threads < 1:
+        raise ValueError(f"--threads is at least 1, not {threads}")
+    torch.set_num_threads(threads)
+
+
+def _print_table(result) -> None:
+    from rich.console import Console
+
+    from headway.bench.table import table
+
+    console = Console()
+    # Piped into a file there is no width to fit; a narrow default would break every cell.
+    console = console if console.is_terminal else Console(width=200)
+    console.print(table(result.rows, title=str(result.machine)))
+    verdicts = [row.verdict for row in result.rows if row.verdict]
+    console.print(", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts)))

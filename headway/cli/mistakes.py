@@ -1,0 +1,66 @@
+"""What a mistake looks like to its maker: one sentence on stderr and exit code 2, never a traceback."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from cyclopts import App, CycloptsError
+from cyclopts.exceptions import UnknownCommandError
+
+MISTAKE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+UNREAD = 141  # 128 + SIGPIPE: whoever read our output has left
+
+# Of the operating system's errors, those that a path on the command line brings about.
+PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:
+    """Run a command and return its exit code; errors that are not the user's keep their traceback."""
+    try:
+        code = app(tokens)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_stdout()
+        return UNREAD
+    except (CycloptsError, ValueError, *PATHS) as error:
+        if os.environ.get("HEADWAY_TRACEBACK"):
+            raise
+        print(f"headway: {sentence(error, verbs)}", file=sys.stderr)
+        return MISTAKE
+    return code
+
+
+def sentence(error: Exception, verbs: Iterable[str]) -> str:
+    """The error in one line.
+
+    >>> sentence(ValueError("width 768 is not\\n  divisible by heads 7"), ["bench"])
+    'width 768 is not divisible by heads 7'
+    >>> sentence(FileNotFoundError(2, "No such file or directory", "run.yaml"), ["bench"])
+    'run.yaml: no such file or directory'
+    """
+    if isinstance(error, UnknownCommandError):
+        text = _unknown(error, verbs)
+    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+    else:
+        text = str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _unknown(error: UnknownCommandError, verbs: Iterable[str]) -> str:
+    # cyclopts' own sentence imports every verb, and with them torch.
+    assert error.unused_tokens
+    word, known = error.unused_tokens[0], list(verbs)
+    kind = "option" if word.startswith("-") else "command"
+    near = get_close_matches(word, [*known, "--help", "--version"], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(known)}; see headway --help."
+    return f"there is no {kind} {word!r}; {hint}"
+
+
+def _discard_stdout() -> None:
+    # The interpreter flushes stdout once more when it exits, and would complain there.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

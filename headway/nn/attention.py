@@ -1,0 +1,127 @@
+"""The attention layer: projections around a mechanism. One class, every configuration.
+
+    q = x W_q + b_q      k = s W_k + b_k      v = s W_v + b_v      out = concat(heads) W_o + b_o
+
+s is x itself (self-attention) or another sequence (cross-attention). Widths of source, target, keys, values and output
+are free; scale, biases and output projection are each a choice.
+"""
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headway.config import Additive, AttentionConfig
+from headway.nn.quarantine import Projection, zero_padding
+from headway.nn.state import State
+from headway.ops.attention import Call, attend_call, build
+from headway.ops.mask import Mask, allowed, causal
+from headway.ops.mask.kernel import kept_keys
+from headway.ops.position import Bias, apply_rotary, rotary_table
+
+
+class Core(nn.Module):
+    """The parameter-free middle of a layer: a place to hook, where the whole call passes."""
+
+    def forward(self, call: Call) -> Float[Tensor, "B H L W"]:
+        return attend_call(call)
+
+
+class Attention(nn.Module):
+    """Multi-head attention over x, or of x over a source.
+
+    >>> layer = Attention(AttentionConfig(width=12, heads=3, causal=True))
+    >>> layer(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
+    """
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__()
+        c = self.config = config
+        self.query = Projection(c.width, c.heads * c.head_width, bias=c.bias)
+        self.key = Projection(c.source_width, c.kv_heads * c.head_width, bias=c.bias)
+        self.value = Projection(c.source_width, c.kv_heads * c.value_width, bias=c.bias)
+        self.out = Projection(c.heads * c.value_width, c.output_width, bias=c.output_bias) if c.project else None
+        additive = isinstance(c.mechanism, Additive)
+        self.vector = nn.Parameter(torch.randn(c.heads, c.head_width) * c.head_width**-0.5) if additive else None
+        self.core = Core()
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        source: Float[Tensor, "B M E"] | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Int[Tensor, "*b L"] | None = None,
+        source_positions: Int[Tensor, "*b M"] | None = None,
+        bias: Tensor | Bias | None = None,
+        state: State | None = None,
+    ) -> Float[Tensor, "B L O"]:
+        """What each row of x gathers; `mask` is over this call's keys, a state adds those it holds."""
+        mask = allowed(mask) if isinstance(mask, Tensor) else mask
+        self._check(x, source)
+        call = self._call(x, source, mask, positions, source_positions, bias, state)
+        found = self.core(call) if state is None else state.attend(call, self.core)
+        joined = rearrange(found, "B H L W -> B L (H W)")
+        return joined if self.out is None else self.out(joined)
+
+    def _call(
+        self,
+        x: Tensor,
+        source: Tensor | None,
+        mask: Mask | None,
+        positions: Tensor | None,
+        source_positions: Tensor | None,
+        bias: Tensor | Bias | None,
+        state: State | None,
+    ) -> Call:
+        c, own = self.config, source is None
+        keep = None if mask is None else kept_keys(mask)
+        if positions is None and own:
+            positions = _places(None if state is None else state.following(x.shape[1]), keep)
+        key_positions = positions if own and source_positions is None else source_positions
+        x = zero_padding(x, keep) if own else x
+        held = None if state is None else state.source
+        k, v = held or self._keys_and_values(x if source is None else zero_padding(source, keep), key_positions)
+        q = self._rotated(_split(self.query(x), c.heads), positions)
+        if c.causal:
+            mask = causal() if mask is None else mask & causal()
+        return build(
+            q, k, v, mask=mask, mechanism=c.mechanism, query_positions=positions, key_positions=key_positions,
+            scale=c.scale, bias=bias, softcap=c.softcap, vector=self.vector, options={},
+        )  # fmt: skip
+
+    def _keys_and_values(self, source: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
+        k, v = _split(self.key(source), self.config.kv_heads), _split(self.value(source), self.config.kv_heads)
+        return self._rotated(k, positions), v
+
+    def _rotated(self, x: Tensor, positions: Tensor | None) -> Tensor:
+        rotary = self.config.rotary
+        if rotary is None:
+            return x
+        positions = torch.arange(x.shape[2], device=x.device) if positions is None else positions
+        width = rotary.width or self.config.head_width
+        table = rotary_table(positions, width=width, base=rotary.base, dtype=torch.promote_types(x.dtype, torch.float32))
+        return apply_rotary(x, table, interleaved=rotary.interleaved)
+
+    def _check(self, x: Tensor, source: Tensor | None) -> None:
+        c = self.config
+        given = c.width if source is None else c.source_width
+        if x.shape[-1] != c.width:
+            raise ValueError(f"this layer takes width {c.width}, and x has width {x.shape[-1]}")
+        if source is None and c.source_width != c.width:
+            raise ValueError(f"this layer attends to a source of width {c.source_width}; pass it as source=")
+        if source is not None and source.shape[-1] != given:
+            raise ValueError(f"this layer attends to a source of width {given}, and source has width {source.shape[-1]}")
+
+
+def _split(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B H L K"]:
+    return rearrange(x, "B L (H K) -> B H L K", H=heads)
+
+
+def _places(following: Tensor | None, keep: Tensor | None) -> Int[Tensor, "b L"] | None:
+    """Where tokens stand if nobody says: counted from the first real one, so that padding on the left moves nothing."""
+    if keep is None or bool(keep[:, 0].all()):
+        return following
+    index = torch.arange(keep.shape[1], device=keep.device) if following is None else following
+    return index - keep.int().argmax(-1, keepdim=True)

@@ -1,0 +1,145 @@
+"""Keys and values in buffers, with their positions and which of them are real: what the caches are made of."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headway.ops.attention import Call
+from headway.ops.attention.fused import largest
+from headway.ops.mask import padding
+from headway.ops.mask.kernel import kept_keys, without_padding
+
+Core = Callable[[Call], Tensor]
+
+
+@dataclass
+class Columns:
+    """One column for each token taken in, the same for all rows; `keep` tells whose it really is."""
+
+    k: Float[Tensor, "B G M K"]
+    v: Float[Tensor, "B G M W"]
+    positions: Int[Tensor, "B M"]
+    keep: Bool[Tensor, "B M"]
+
+    def each(self, change: Callable[[Tensor, int], Tensor]) -> "Columns":
+        """The same change for all four, given the axis that counts columns."""
+        return Columns(change(self.k, 2), change(self.v, 2), change(self.positions, 1), change(self.keep, 1))
+
+
+class Held(ABC):
+    """A cache of keys and values. Padding is zeroed once, when it is written, and never looked at again."""
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"a cache has room for at least one token, not {capacity}")
+        self.capacity = capacity
+        self.columns = 0
+        self._buffer: Columns | None = None
+        self._next: Int[Tensor, " B"] = torch.zeros(1, dtype=torch.long)
+        self._ragged = False  # whether any token was padding
+        self._bounds = (0.0, 0.0)  # the largest |k| and |v| ever written
+
+    @abstractmethod
+    def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
+        """Take in the keys and values of the call, and let its queries attend to all that is held."""
+
+    @property
+    def source(self) -> tuple[Tensor, Tensor] | None:
+        return None
+
+    @property
+    def lengths(self) -> Int[Tensor, " B"]:
+        """How many real tokens each row holds."""
+        return torch.zeros(0, dtype=torch.long) if self._buffer is None else self._now().keep.sum(-1)
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._buffer is None else self._buffer.k.nbytes + self._buffer.v.nbytes
+
+    def following(self, count: int) -> Int[Tensor, "b L"] | None:
+        """Positions go on from the last real token of each row, whatever padding came after it."""
+        return self._next[:, None] + torch.arange(count, device=self._next.device)
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Keep these rows, in this order, repeated where asked."""
+        if self._buffer is not None:
+            self._buffer = self._buffer.each(lambda x, axis: x.index_select(0, rows))
+            self._next = self._next[rows]
+
+    def join(self, other: "Held") -> None:
+        """Take in the rows of another cache below these; the shorter one is padded on the left."""
+        if type(other) is not type(self):
+            raise ValueError(f"a {type(self).__name__} state cannot take in rows of a {type(other).__name__} one")
+        if self._buffer is None or other._buffer is None:
+            raise ValueError("an empty state has no rows to join: read something with it first")
+        total = max(self.columns, other.columns)
+        ours, theirs = _aligned(self._now(), total), _aligned(other._now(), total)
+        pairs = [torch.cat([getattr(ours, field.name), getattr(theirs, field.name)]) for field in fields(Columns)]
+        self._ragged = self._ragged or other._ragged or self.columns != other.columns
+        self._bounds = (max(self._bounds[0], other._bounds[0]), max(self._bounds[1], other._bounds[1]))
+        self._next = torch.cat([self._next, other._next])
+        self._buffer, self.columns, self.capacity = Columns(*pairs), total, total
+
+    def write(self, call: Call, at: int) -> None:
+        """Put the call's keys and values into the columns from `at` on."""
+        if torch.is_grad_enabled() and (call.k.requires_grad or call.v.requires_grad):
+            raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
+        new = self._new(call)
+        buffer = self._room(new, at + new.k.shape[2])
+        for field in fields(Columns):
+            held, fresh = getattr(buffer, field.name), getattr(new, field.name)
+            held.narrow(held.ndim - 1 - (held.ndim == 4), at, new.k.shape[2]).copy_(fresh)
+        self._bounds = (max(self._bounds[0], largest(new.k)), max(self._bounds[1], largest(new.v)))
+        last = torch.where(new.keep, new.positions, -1).amax(-1) + 1
+        self._next = torch.maximum(self._next.expand(len(last)), last)
+
+    def whole(self, call: Call) -> Call:
+        """The call with everything held as its keys."""
+        now, mask = self._now(), call.mask
+        mask = None if mask is None else without_padding(mask)
+        if self._ragged:
+            mask = padding(keep=now.keep) if mask is None else mask & padding(keep=now.keep)
+        if mask is not None:
+            mask.check(*call.q.shape[:3], self.columns)
+        # Queries that nobody placed are not compared with keys by position: the mask then refuses to guess.
+        positions = None if call.query_positions is None else now.positions
+        return replace(call, k=now.k, v=now.v, mask=mask, key_positions=positions, bounds=self._bounds)
+
+    def _now(self) -> Columns:
+        assert self._buffer is not None
+        return self._buffer.each(lambda x, axis: x.narrow(axis, 0, self.columns))
+
+    def _new(self, call: Call) -> Columns:
+        keep = None if call.mask is None else kept_keys(call.mask)
+        self._ragged = self._ragged or keep is not None
+        batch, keys, device = call.k.shape[0], call.k.shape[2], call.k.device
+        keep = torch.ones(1, keys, dtype=torch.bool, device=device) if keep is None else keep
+        positions = self.following(keys) if call.key_positions is None else call.key_positions
+        positions = torch.arange(keys, device=device)[None] if positions is None else positions.to(device)
+        clean = call.quarantined()
+        return Columns(clean.k, clean.v, positions.expand(batch, -1), keep.expand(batch, -1))
+
+    def _room(self, new: Columns, needed: int) -> Columns:
+        """The buffer, with room for `needed` columns; it doubles, so that what is held is rarely copied."""
+        if self._buffer is not None and new.k.shape[0] != self._buffer.k.shape[0]:
+            raise ValueError(f"this state holds {self._buffer.k.shape[0]} rows, and the call has {new.k.shape[0]}")
+        if self._buffer is None or needed > self._buffer.k.shape[2]:
+            self.capacity = max(needed, self.capacity if self._buffer is None else 2 * self.capacity)
+            held, size = None if self._buffer is None else self._now(), self.capacity
+            self._buffer = new.each(lambda x, axis: x.new_empty(*x.shape[:axis], size, *x.shape[axis + 1 :]))
+            for field in fields(Columns) if held is not None else ():
+                old = getattr(held, field.name)
+                getattr(self._buffer, field.name).narrow(old.ndim - 1 - (old.ndim == 4), 0, self.columns).copy_(old)
+        self.columns = max(self.columns, needed)
+        return self._buffer
+
+
+def _aligned(columns: Columns, total: int) -> Columns:
+    """Empty columns on the left, so that the newest tokens stand side by side."""
+    missing = total - columns.k.shape[2]
+    return columns.each(lambda x, axis: F.pad(x, (0, 0, missing, 0) if axis == 2 else (missing, 0)))

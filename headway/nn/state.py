@@ -1,0 +1,155 @@
+"""Caches: what a layer keeps of the tokens it has seen. A state is an argument, owned by the decoding loop.
+
+Every state runs a call of new tokens: it takes in their keys and values, and attends with all it holds. It can
+reorder, drop and repeat rows (`select`) and take in the rows of another (`join`).
+"""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headway.nn.held import Columns, Core, Held
+from headway.ops.attention import Call
+from headway.ops.attention.linear import running
+from headway.ops.mask.kernel import kept_keys
+
+
+@runtime_checkable
+class State(Protocol):
+    """What an attention layer and a decoding loop ask of a cache."""
+
+    @property
+    def source(self) -> tuple[Tensor, Tensor] | None:
+        """Keys and values that need not be projected again; None where the layer brings its own."""
+        ...
+
+    @property
+    def lengths(self) -> Int[Tensor, " B"]:
+        """How many real tokens each row holds (for a running total: has taken in)."""
+        ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def following(self, count: int) -> Int[Tensor, "b L"] | None:
+        """The positions of the next `count` tokens of each row; None where queries have no place of their own."""
+        ...
+
+    def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]: ...
+
+    def select(self, rows: Int[Tensor, " R"]) -> None: ...
+
+
+class Growing(Held):
+    """Every key and value seen so far."""
+
+    def __init__(self, *, capacity: int = 64) -> None:
+        super().__init__(capacity)
+
+    def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
+        self.write(call, self.columns)
+        return core(self.whole(call))
+
+
+class Rolling(Held):
+    """The last `window` tokens of each row: enough for a causal window of that size, however long the text."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__(window)
+        self.window = window
+        self._oldest = 0  # the column that the next token replaces, once all are in use
+
+    def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
+        padded = call.mask is not None and kept_keys(call.mask) is not None
+        if call.k.shape[2] == 1 and self.columns == self.window and not padded:
+            # One token in, one out, in place: nothing held is moved.
+            self.write(call, self._oldest)
+            self._oldest = (self._oldest + 1) % self.window
+            return core(self.whole(call))
+        self.write(call, self.columns)
+        found = core(self.whole(call))
+        self._forget()
+        return found
+
+    def _forget(self) -> None:
+        """Keep the newest `window` real tokens of each row, oldest first."""
+        if self.columns <= self.window:
+            return
+        now = self._now()
+        order = torch.where(now.keep, now.positions, torch.iinfo(torch.long).min).argsort(dim=-1, stable=True)
+        newest = order[:, -self.window :]
+        self._buffer = now.each(lambda x, axis: _gather(x, newest, axis))
+        self.columns = self.capacity = self.window
+        self._oldest = 0
+
+
+def _gather(x: Tensor, columns: Int[Tensor, "B S"], axis: int) -> Tensor:
+    if axis == 1:
+        return x.gather(1, columns)
+    return x.gather(2, columns[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3]))
+
+
+class Cross(Held):
+    """Keys and values of a source that does not change: projected once."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=1)
+
+    @property
+    def source(self) -> tuple[Tensor, Tensor] | None:
+        if self._buffer is None:
+            return None
+        now = self._now()
+        return now.k, now.v
+
+    def following(self, count: int) -> None:
+        return None
+
+    def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
+        if self._buffer is None:
+            self.write(call, 0)
+        return core(self.whole(call))
+
+
+class Recurrent:
+    """The running total of linear attention: its size does not depend on how much was read."""
+
+    def __init__(self) -> None:
+        self._total: Tensor | None = None
+        self._lengths = torch.zeros(1, dtype=torch.long)
+
+    @property
+    def source(self) -> tuple[Tensor, Tensor] | None:
+        return None
+
+    @property
+    def lengths(self) -> Int[Tensor, " B"]:
+        return self._lengths
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._total is None else self._total.nbytes
+
+    def following(self, count: int) -> Int[Tensor, "b L"]:
+        return self._lengths[:, None] + torch.arange(count, device=self._lengths.device)
+
+    def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
+        if torch.is_grad_enabled() and (call.k.requires_grad or call.v.requires_grad):
+            raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
+        out, self._total = running(call, self._total)
+        keep = None if call.mask is None else kept_keys(call.mask)
+        new = torch.tensor([call.k.shape[2]], device=call.k.device) if keep is None else keep.sum(-1)
+        self._lengths = (self._lengths.to(call.k.device) + new).expand(call.k.shape[0])
+        return out
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        if self._total is not None:
+            self._total, self._lengths = self._total[rows], self._lengths[rows]
+
+    def join(self, other: "Recurrent") -> None:
+        if self._total is None or other._total is None:
+            raise ValueError("an empty state has no rows to join: read something with it first")
+        self._total = torch.cat([self._total, other._total])
+        self._lengths = torch.cat([self._lengths, other._lengths])

@@ -1,0 +1,86 @@
+"""Channel attention (DaViT, Ding et al. 2022, arXiv:2204.03645).
+
+    A = softmax(qᵀ k · scale)   (channels x channels)        out = (A vᵀ)ᵀ
+
+Channels attend to channels; the sum of a score runs over positions. Heads are the channel groups. It needs as many
+queries as keys. Padding is the one mask it knows: a padded position takes no part in the sums and gets 0.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headway.config import Spec
+from headway.ops.attention.call import Call, Mechanism
+from headway.ops.attention.explicit import expand
+from headway.ops.attention.price import PER_SCORE
+from headway.ops.mask import Mask
+from headway.ops.mask.kernel import kept_keys, without_padding
+from headway.ops.mask.pairs import ALL, Pairs
+from headway.sizes import Cost, Sizes
+
+
+def reference(call: Call) -> Float[Tensor, "B H L W"]:
+    """out_lc = Σ_d A_cd v_ld, one channel c at a time."""
+    q, k, v = _prepared(call)
+    scale = _scale(call)
+    rows = [
+        torch.einsum("BHLd,BHd->BHL", v, (torch.einsum("BHL,BHLd->BHd", q[..., c], k) * scale).softmax(-1))
+        for c in range(q.shape[3])
+    ]
+    return torch.stack(rows, -1).to(call.q.dtype)
+
+
+def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, "B h k K"]:
+    """A between channels, for the channels (rows) and groups (heads) asked."""
+    q, k, _ = _prepared(call)
+    return (q[:, heads, :, rows].mT @ k[:, heads] * _scale(call)).softmax(-1)
+
+
+def attend(call: Call) -> Float[Tensor, "B H L W"]:
+    """Two products, K x K weights per group: linear in the number of positions."""
+    q, k, v = _prepared(call)
+    return (v @ (q.mT @ k * _scale(call)).softmax(-1).mT).to(call.q.dtype)
+
+
+def _prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Padding zeroed, heads expanded, at least float32 — or a refusal of what this mechanism cannot mean."""
+    _refuse(call)
+    keep = None if call.mask is None else kept_keys(call.mask)
+    heads = call.q.shape[1]
+    tensors = [x.to(call.dtype) for x in (call.q, expand(call.k, heads), expand(call.v, heads))]
+    if keep is not None:
+        tensors = [x.masked_fill(~keep[:, None, :, None], 0) for x in tensors]
+    q, k, v = tensors
+    return q, k, v
+
+
+def _refuse(call: Call) -> None:
+    sizes = call.sizes
+    if sizes.queries != sizes.keys:
+        raise ValueError(f"channel attention sums over positions: {sizes.queries} queries cannot meet {sizes.keys} keys")
+    if sizes.key_width != sizes.value_width:
+        raise ValueError(
+            f"channel attention averages value channels by key channels: K = {sizes.key_width} and W = "
+            f"{sizes.value_width} must be equal"
+        )
+    if call.mask is not None and without_padding(call.mask) is not None:
+        raise ValueError("channel attention mixes all positions into every score: of masks it can honour padding alone")
+    if call.bias is not None or call.softcap is not None:
+        raise ValueError("channel attention has scores between channels: it takes no bias and no softcap")
+
+
+def _scale(call: Call) -> float:
+    return call.q.shape[3] ** -0.5 if call.scale is None else call.scale
+
+
+def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
+    """dense = 2 B H L K² multiply-adds, K channels a group; other = 6 FLOPs for each of B H K² scores."""
+    per_position = 2 * sizes.heads * sizes.key_width * sizes.key_width
+    dense = sizes.batch * sizes.queries * per_position
+    keep = None if mask is None else kept_keys(mask)
+    useful = dense if keep is None else int(keep.expand(sizes.batch, -1).sum()) * per_position
+    return Cost(dense, useful, dense, PER_SCORE * sizes.batch * sizes.heads * sizes.key_width * sizes.key_width)
+
+
+MECHANISM = Mechanism("channel", reference, attend, weights, cost, laws=frozenset())

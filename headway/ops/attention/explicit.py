@@ -1,0 +1,121 @@
+"""Scores and weights written out: what references, pictures and the cases without a fused kernel are made of."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from headway.ops.attention.call import Call
+from headway.ops.attention.tiles import Extra, Tile
+from headway.ops.mask.pairs import ALL, Pairs
+from headway.ops.position import Bias
+
+# (call, q, k, vector) -> raw scores, before cap, bias and mask
+Raw = Callable[..., Tensor]
+# (pairs, table, q, k, v, *extras) -> what these queries gather
+Row = Callable[..., Tensor]
+
+
+def dot(call: Call, q: Tensor, k: Tensor, vector: Tensor | None = None) -> Float[Tensor, "B H L M"]:
+    """q kᵀ · scale, each group of query heads with its own key head, without copying keys."""
+    scale = q.shape[3] ** -0.5 if call.scale is None else call.scale
+    groups = k.shape[1]
+    grouped = (q * scale).reshape(q.shape[0], groups, -1, q.shape[3])
+    return (grouped @ k.mT).reshape(*q.shape[:3], k.shape[2])
+
+
+def average(weights: Float[Tensor, "B H L M"], v: Float[Tensor, "B G M W"]) -> Float[Tensor, "B H L W"]:
+    """Σ_j weights_ij v_j, each group of query heads with its own value head."""
+    grouped = weights.reshape(v.shape[0], v.shape[1], -1, v.shape[2])
+    return (grouped @ v).reshape(*weights.shape[:3], v.shape[3])
+
+
+def normalise(scores: Float[Tensor, "B H L M"], table: Bool[Tensor, "#B #H L M"] | None) -> Float[Tensor, "B H L M"]:
+    """Softmax over the allowed keys; a row that may see nothing has weights 0 and gradients 0, never NaN."""
+    if table is None:
+        return scores.softmax(-1)
+    empty = ~table.any(-1, keepdim=True)
+    # An empty row is softmaxed over zeros and wiped afterwards: exp(-inf - -inf) would be NaN in the gradient too.
+    held = scores.masked_fill(~table, float("-inf")).masked_fill(empty, 0)
+    return held.softmax(-1).masked_fill(~table, 0)
+
+
+def modify(scores: Tensor, call: Call, pairs: Pairs, bias: Tensor | None) -> Tensor:
+    """cap · tanh(scores / cap), then the bias."""
+    if call.softcap is not None:
+        scores = call.softcap * torch.tanh(scores / call.softcap)
+    return scores if bias is None else scores + bias.to(scores.dtype)
+
+
+def bias_at(bias: Tensor | Bias | None, parameters: tuple[Tensor, ...], pairs: Pairs) -> Tensor | None:
+    """The bias of these pairs: tabulated now if it is lazy; a tensor comes cut to size in `parameters`."""
+    if bias is None:
+        return None
+    return parameters[0] if isinstance(bias, Tensor) else bias.table(parameters, pairs.query, pairs.key)
+
+
+def extras_of(call: Call) -> list[Extra]:
+    """The tensors beside q, k, v that may carry gradients: the bias's own, then the additive vector."""
+    if isinstance(call.bias, Tensor):
+        found = [Extra(call.bias, cut=True)]
+    else:
+        found = [Extra(value, cut=False) for value in (call.bias.parameters if call.bias is not None else ())]
+    return found + ([Extra(call.vector, cut=False)] if call.vector is not None else [])
+
+
+def block_of(call: Call, raw: Raw) -> Callable[..., Tensor]:
+    """A tile's computation with scores written out, in at least float32."""
+    dtype = call.dtype
+
+    def block(tile: Tile, q: Tensor, k: Tensor, v: Tensor, *extras: Tensor) -> Tensor:
+        parameters, vector = _split(call, extras)
+        pairs = call.pairs.at(tile.batch, tile.rows, tile.columns)
+        scores = raw(call, q.to(dtype), k.to(dtype), vector)
+        scores = modify(scores, call, pairs, bias_at(call.bias, parameters, pairs))
+        table = None if call.mask is None else call.mask.at(pairs)
+        return average(normalise(scores, table), v.to(dtype)).to(q.dtype)
+
+    return block
+
+
+def weights_of(call: Call, rows: slice, heads: slice, raw: Raw) -> Float[Tensor, "B h l M"]:
+    """The weights of the rows and heads asked for, and of no others."""
+    chosen = torch.arange(call.q.shape[1], device=call.q.device)[heads]
+    group = chosen // (call.q.shape[1] // call.k.shape[1])
+    tile = Tile(ALL, rows, ALL)
+    parameters, vector = _split(call, [extra.at(tile) for extra in extras_of(call)])
+    pairs = call.pairs.at(ALL, rows, ALL)
+    q, k = call.q[:, heads, rows].to(call.dtype), call.k.index_select(1, group).to(call.dtype)
+    bias, table = bias_at(call.bias, parameters, pairs), None if call.mask is None else call.mask.at(pairs)
+    vector = vector if vector is None or vector.shape[0] == 1 else vector[heads]
+    scores = modify(raw(call, q, k, vector), call, pairs, _heads(bias, heads))
+    return normalise(scores, _heads(table, heads))
+
+
+def row_of(call: Call, raw: Raw) -> Row:
+    """One query's computation on the keys it may see: hidden keys and values are zeroed for it."""
+    heads, dtype = call.q.shape[1], call.dtype
+
+    def row(pairs: Pairs, table: Tensor, q: Tensor, k: Tensor, v: Tensor, *extras: Tensor) -> Tensor:
+        parameters, vector = _split(call, extras)
+        seen = table.mT  # B H M 1
+        keys = torch.where(seen, expand(k, heads).to(dtype), 0.0)
+        scores = raw(call, q.to(dtype), keys, vector)
+        scores = modify(scores, call, pairs, bias_at(call.bias, parameters, pairs))
+        return normalise(scores, table) @ torch.where(seen, expand(v, heads).to(dtype), 0.0)
+
+    return row
+
+
+def expand(x: Float[Tensor, "B G M K"], heads: int) -> Float[Tensor, "B H M K"]:
+    """Each key/value head repeated for its group of query heads."""
+    return x.repeat_interleave(heads // x.shape[1], 1)
+
+
+def _split(call: Call, extras: "tuple[Tensor, ...] | list[Tensor]") -> tuple[tuple[Tensor, ...], Tensor | None]:
+    return (tuple(extras), None) if call.vector is None else (tuple(extras[:-1]), extras[-1])
+
+
+def _heads(x: Tensor | None, heads: slice) -> Tensor | None:
+    return x if x is None or x.shape[1] == 1 else x[:, heads]

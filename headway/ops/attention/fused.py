@@ -1,0 +1,138 @@
+"""torch's fused kernel, used only where it is exactly right: when its inputs are calm, and after a canary sang."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.ops.attention.call import Call
+from headway.ops.attention.explicit import bias_at
+from headway.ops.attention.tiles import Tile, length
+from headway.ops.mask.kernel import Kernel, kept_keys, without_padding
+from headway.ops.mask.pairs import take
+
+
+def calm(call: Call) -> bool:
+    """Whether no NaN, inf or overflowing score can leak from a hidden key: a kernel multiplies it by 0 or adds -inf."""
+    if 0 in (call.q.numel(), call.k.numel(), call.v.numel()):
+        return True
+    key, value = call.bounds or (largest(call.k), largest(call.v))
+    scale = 1.0 if call.scale is None else max(1.0, abs(call.scale))
+    limit = torch.finfo(call.dtype).max / 4
+    return largest(call.q) * key * call.q.shape[3] * scale < limit and value < limit
+
+
+def largest(x: Tensor) -> float:
+    """The largest |x|; inf where there is a NaN."""
+    low, high = (float(end) for end in x.detach().aminmax()) if x.numel() else (0.0, 0.0)
+    return float("inf") if low != low or high != high else max(-low, high)
+
+
+def working_dtype(call: Call) -> torch.dtype:
+    """float32 where half precision has no fast product on this machine: float16 on any CPU, bfloat16 with gradients."""
+    if call.q.device.type != "cpu" or call.q.dtype.itemsize >= 4:
+        return call.q.dtype
+    if call.q.dtype == torch.bfloat16 and (not call.needs_grad or _native_bfloat16()):
+        return call.q.dtype
+    return torch.float32
+
+
+@lru_cache
+def _native_bfloat16() -> bool:
+    from torch import cpu
+
+    return bool(cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported())
+
+
+def fused(call: Call, kernel: Kernel) -> Tensor:
+    """One kernel for the whole call: causality by index, padding as a row of the mask, or a bias that is a tensor."""
+    mask = call.bias if kernel.keep is None else kernel.keep[:, None, None, :]
+    mask = mask.to(call.q.dtype) if isinstance(mask, Tensor) and mask.is_floating_point() else mask
+    assert mask is None or isinstance(mask, Tensor)
+    return _sdpa(call, call.q, call.k, call.v, mask, causal=kernel.causal)
+
+
+def _sdpa(call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
+    width, value_width = q.shape[3], v.shape[3]
+    scale = width**-0.5 if call.scale is None else call.scale
+    if width != value_width:
+        # Padding with zeros keeps the fused kernel, which wants one width, at O(M) memory.
+        common = max(width, value_width)
+        q, k, v = (F.pad(x, (0, common - x.shape[3])) if x.shape[3] < common else x for x in (q, k, v))
+    grouped = q.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
+    return out if out.shape[3] == value_width else out[..., :value_width]
+
+
+def fused_block(call: Call) -> Callable[..., Tensor]:
+    """A tile's computation by the fused kernel, with the part of the mask that the tile needs."""
+    tables = _Tables(call)
+
+    def block(tile: Tile, q: Tensor, k: Tensor, v: Tensor, *parameters: Tensor) -> Tensor:
+        table = tables.at(tile)
+        if call.bias is not None:
+            bias = bias_at(call.bias, parameters, call.pairs.at(tile.batch, tile.rows, tile.columns))
+            assert bias is not None
+            table = bias if table is None else torch.where(table, bias, float("-inf"))
+        table = table.to(q.dtype) if table is not None and table.is_floating_point() else table
+        return _sdpa(call, q, k, v, table)
+
+    return block
+
+
+@dataclass
+class _Tables:
+    """Tables of tiles; where only differences of positions matter, one table serves every shifted tile."""
+
+    call: Call
+    known: dict[tuple[int, ...], Tensor | None] = field(default_factory=dict)
+
+    def at(self, tile: Tile) -> Tensor | None:
+        if self.call.mask is None:
+            return None
+        rest, keep = without_padding(self.call.mask), kept_keys(self.call.mask)
+        pairs = self.call.pairs.at(tile.batch, tile.rows, tile.columns)
+        if rest is None or not rest.shifts or not self.call.pairs.consecutive or not _plain(tile):
+            return self.call.mask.at(pairs)
+        key = self._key(tile)
+        if key not in self.known:
+            table = rest.at(pairs)
+            self.known[key] = None if bool(table.all()) else table
+        table = self.known[key]
+        if keep is None:
+            return table
+        kept = take(take(keep, tile.batch, 0), tile.columns, 1)[:, None, None, :]
+        return kept.expand(-1, 1, pairs.shape[0], -1) if table is None else table & kept
+
+    def _key(self, tile: Tile) -> tuple[int, ...]:
+        queries, keys = self.call.pairs.shape
+        rows, columns = tile.rows, tile.columns
+        assert isinstance(rows, slice) and isinstance(columns, slice)
+        first, last = rows.indices(queries), columns.indices(keys)
+        return length(rows, queries), length(columns, keys), first[0] - last[0], first[2], last[2]
+
+
+def _plain(tile: Tile) -> bool:
+    return isinstance(tile.rows, slice) and isinstance(tile.columns, slice)
+
+
+@lru_cache
+def trusted(device: str, dtype: torch.dtype) -> bool:
+    """A canary: whether this kernel gives 0 for a row that sees nothing, in gradients too, and takes causality and
+    padding together. Versions and devices differ; where it does not sing, scores are written out."""
+    q, k, v = (torch.linspace(-1, 1, 5 * 8, device=device, dtype=dtype).view(1, 1, 5, 8) for _ in range(3))
+    keep = torch.tensor([False, False, True, True, False], device=device)
+    allow = keep & torch.ones(5, 5, dtype=torch.bool, device=device).tril()
+    try:
+        with torch.enable_grad():
+            inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+            out = F.scaled_dot_product_attention(*inputs, keep[None, None, None], is_causal=True)
+            found = [out, *torch.autograd.grad(out.sum() + out[0, 0, 2].sum(), inputs)]
+    except RuntimeError:
+        return False
+    weights = (q @ k.mT * 8**-0.5).float().masked_fill(~allow, float("-inf")).softmax(-1).nan_to_num(0)
+    silent = all(bool(x.isfinite().all()) for x in found) and not bool(out[0, 0, :2].any())
+    return silent and bool(((weights.to(dtype) @ v) - out).abs().max() < 0.05)

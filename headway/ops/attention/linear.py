@@ -1,0 +1,181 @@
+"""Linear attention (Katharopoulos et al. 2020, arXiv:2006.16236): exp(q·k) replaced by g(q)·g(k).
+
+    out_i = g(q_i) · Σ_j g(k_j) v_jᵀ  /  g(q_i) · Σ_j g(k_j)        j over the keys that i may see
+
+The sums do not depend on i (or, under causality, grow with i), so time and memory are O(L). Three forms that agree:
+all at once, causal in chunks, and one token at a time on a running total. A row whose normaliser is 0 gives 0.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from headway.config import Linear, Spec, nearest
+from headway.ops.attention.call import Call, Mechanism
+from headway.ops.attention.explicit import Row, expand
+from headway.ops.attention.loop import careful, reference_of
+from headway.ops.attention.scan import causal_product
+from headway.ops.mask import Mask
+from headway.ops.mask.kernel import Kernel, choose, kept_keys
+from headway.ops.mask.pairs import ALL, Pairs
+from headway.ops.mask.positions import Causal
+from headway.sizes import Cost, Number, Sizes
+
+Feature = Callable[[Tensor], Tensor]
+FEATURES: dict[str, Feature] = {
+    "elu": lambda x: F.elu(x) + 1,
+    "relu": F.relu,
+    "exp": lambda x: x.softmax(-1),  # exp, normalised over the width so that it cannot overflow
+}
+
+
+def feature_of(spec: Linear) -> Feature:
+    if callable(spec.feature):
+        return spec.feature
+    if spec.feature not in FEATURES:
+        hint = nearest(spec.feature, FEATURES)
+        raise ValueError(f"there is no feature map {spec.feature!r}{hint}; there are {', '.join(FEATURES)}, or a function")
+    return FEATURES[spec.feature]
+
+
+def reference(call: Call) -> Float[Tensor, "B H L W"]:
+    """The equation, one query at a time, on the keys that query may see."""
+    _kernel(call)
+    return reference_of(call, _row_of(call))
+
+
+def _row_of(call: Call) -> Row:
+    heads, dtype, g = call.q.shape[1], call.dtype, feature_of(_spec(call))
+
+    def row(pairs: Pairs, table: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        seen = table.mT  # B H M 1: hidden keys are zeroed before the map, and what the map makes of 0 after it
+        keys = g(torch.where(seen, expand(k, heads).to(dtype), 0.0))
+        scores = (g(q.to(dtype)) @ keys.mT).masked_fill(~table, 0)
+        return divide(scores @ torch.where(seen, expand(v, heads).to(dtype), 0.0), scores.sum(-1, keepdim=True))
+
+    return row
+
+
+def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, "B h l M"]:
+    """The matrix that is never formed: g(q_i)·g(k_j) over its row sum, where i may see j."""
+    _kernel(call)
+    g = feature_of(_spec(call))
+    q, k = g(call.q[:, heads, rows].to(call.dtype)), g(expand(call.k, call.q.shape[1])[:, heads].to(call.dtype))
+    scores = q @ k.mT
+    if call.mask is not None:
+        table = call.mask.at(call.pairs.at(ALL, rows, ALL))
+        scores = scores.masked_fill(~(table if table.shape[1] == 1 else table[:, heads]), 0)
+    return divide(scores, scores.sum(-1, keepdim=True))
+
+
+def attend(call: Call) -> Float[Tensor, "B H L W"]:
+    """Totals over all keys, or chunk by chunk under causality; heads of a group share their totals."""
+    kernel = _kernel(call)
+    if kernel.causal and not _finite(call.quarantined()):
+        return careful(call, _row_of(call))
+    q, k, v = _features(call)
+    q = q.unflatten(1, (k.shape[1], -1))
+    if kernel.causal:
+        out = causal_product(q, k, v, chunk=_spec(call).chunk)
+    else:
+        out = q @ (k.mT @ v)[:, :, None]
+    out = divide(out[..., :-1], out[..., -1:])
+    return out.flatten(1, 2).to(call.q.dtype)
+
+
+def divide(total: Tensor, normaliser: Tensor) -> Tensor:
+    """total / normaliser, and 0 with gradient 0 where the normaliser is 0."""
+    nothing = normaliser == 0
+    return (total / normaliser.masked_fill(nothing, 1)).masked_fill(nothing, 0)
+
+
+def running(call: Call, total: Tensor | None) -> tuple[Float[Tensor, "B H L W"], Float[Tensor, "B G F V"]]:
+    """The recurrent form: what new tokens gather, after the total of all before them, and the total after them."""
+    length = call.q.shape[2]
+    if length > 1 and not _kernel(call).causal:
+        raise ValueError("a running total reads tokens in order: linear attention with a state needs causal()")
+    q, k, v = _features(call)
+    if length > 1 and not _finite(call):
+        # A NaN further on must not arrive in earlier rows, so the tokens go in one by one.
+        return _one_by_one(call, q, k, v, total)
+    q = q.unflatten(1, (k.shape[1], -1))
+    out = causal_product(q, k, v, chunk=_spec(call).chunk)
+    out = out if total is None else out + q @ total[:, :, None]
+    total = k.mT @ v if total is None else total + k.mT @ v
+    return divide(out[..., :-1], out[..., -1:]).flatten(1, 2).to(call.q.dtype), total
+
+
+def _one_by_one(call: Call, q: Tensor, k: Tensor, v: Tensor, total: Tensor | None) -> tuple[Tensor, Tensor]:
+    rows = []
+    for row in range(q.shape[2]):
+        one = slice(row, row + 1)
+        step = k[:, :, one].mT @ v[:, :, one]
+        total = step if total is None else total + step
+        out = q[:, :, one].unflatten(1, (k.shape[1], -1)) @ total[:, :, None]
+        rows.append(divide(out[..., :-1], out[..., -1:]).flatten(1, 2))
+    assert total is not None
+    return torch.cat(rows, 2).to(call.q.dtype), total
+
+
+def with_ones(v: Tensor) -> Tensor:
+    """v beside a column of ones: the same product then gives the normaliser."""
+    return torch.cat([v, torch.ones_like(v[..., :1])], -1)
+
+
+def _features(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """g(q), g(k) and v with ones, in at least float32, padded keys zeroed after the map (g(0) need not be 0)."""
+    call, g = call.quarantined(), feature_of(_spec(call))
+    q, k, v = g(call.q.to(call.dtype)), g(call.k.to(call.dtype)), with_ones(call.v.to(call.dtype))
+    keep = None if call.mask is None else kept_keys(call.mask)
+    return q, k if keep is None else k.masked_fill(~keep[:, None, :, None], 0), v
+
+
+def _kernel(call: Call) -> Kernel:
+    """What the sums can honour: all keys, padding, causality by order; anything else is refused."""
+    for name in ("bias", "softcap", "scale"):
+        if getattr(call, name) is not None:
+            raise ValueError(f"linear attention has no score to change: {name}= belongs into the feature map")
+    kernel = choose(call.mask, call.pairs)
+    if kernel.tiles:
+        raise ValueError(
+            "linear attention sums over keys in order: it honours causal() with positions that rise from token to "
+            "token, and padding(...), and no other mask; use mechanism='softmax' or 'local'"
+        )
+    return kernel
+
+
+def _finite(call: Call) -> bool:
+    return all(bool(torch.isfinite(x.detach().sum())) for x in (call.q, call.k, call.v))
+
+
+def _spec(call: Call) -> Linear:
+    assert isinstance(call.options, Linear)
+    return call.options
+
+
+def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
+    """(B G M + B H L) R (W + 1) multiply-adds, R features; other = one division for each output.
+
+    executed adds, under causality, the triangle of each chunk, computed as a full square.
+    """
+    spec = spec if isinstance(spec, Linear) else Linear()
+    features, width = _width(spec, sizes.key_width), sizes.value_width + 1
+    dense = (sizes.batch * sizes.kv_heads * sizes.keys + sizes.batch * sizes.heads * sizes.queries) * features * width
+    other = sizes.batch * sizes.heads * sizes.queries * sizes.value_width
+    keep = None if mask is None else kept_keys(mask)
+    gone = 0 if keep is None else sizes.kv_heads * int((~keep.expand(sizes.batch, -1)).sum()) * features * width
+    causal = mask is not None and any(isinstance(part, Causal) for part in mask.parts())
+    within = sizes.batch * sizes.heads * sizes.queries * spec.chunk * (features + width) if causal else 0
+    return Cost(dense, dense - gone, dense + within if sizes.whole else None, other)
+
+
+def _width(spec: Linear, key_width: Number) -> Number:
+    if not callable(spec.feature) or not isinstance(key_width, int):
+        return key_width
+    return spec.feature(torch.zeros(1, key_width)).shape[-1]
+
+
+MECHANISM = Mechanism("linear", reference, attend, weights, cost, laws=frozenset())

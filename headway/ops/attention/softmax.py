@@ -1,0 +1,96 @@
+"""Softmax attention (Vaswani et al. 2017, arXiv:1706.03762).
+
+    A = softmax(q kᵀ · scale)        out = A v
+
+With a score cap c the scores become c · tanh(scores / c) (arXiv:2408.00118); a bias is added after the cap. A row with
+no permitted key attends to nothing: its weights, output and gradients are zero. Scores and softmax are computed in at
+least float32.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headway.config import Spec
+from headway.ops.attention.call import Call, Mechanism
+from headway.ops.attention.explicit import block_of, dot, extras_of, row_of, weights_of
+from headway.ops.attention.fused import calm, fused, fused_block, trusted, working_dtype
+from headway.ops.attention.loop import careful, reference_of
+from headway.ops.attention.price import softmax_cost
+from headway.ops.attention.tiles import ROWS, SMALL, Block, Tile, in_tiles, plan
+from headway.ops.mask import Mask
+from headway.ops.mask.kernel import choose
+from headway.ops.mask.pairs import ALL, Pairs
+from headway.sizes import Cost, Sizes
+
+
+def reference(call: Call) -> Float[Tensor, "B H L W"]:
+    """out_i = Σ_j softmax_j(q_i · k_j · scale) v_j over the keys j that i may see, one i at a time."""
+    return reference_of(call, row_of(call, dot))
+
+
+def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, "B h l M"]:
+    """A, for the rows and heads asked."""
+    return weights_of(call, rows, heads, dot)
+
+
+def attend(call: Call) -> Float[Tensor, "B H L W"]:
+    """The fast path: a fused kernel where one honours the call exactly, tiles where none does."""
+    return attend_in(call, None)
+
+
+def attend_in(call: Call, tiles: list[Tile] | None) -> Float[Tensor, "B H L W"]:
+    """The same with tiles planned by somebody who knows the mask better (None: plan here)."""
+    if call.mask is not None and not calm(call):
+        call = call.quarantined()
+        if not calm(call):
+            return careful(call, row_of(call, dot))
+    dtype = working_dtype(call)
+    if dtype != call.q.dtype:
+        cast = replace(call, q=call.q.to(dtype), k=call.k.to(dtype), v=call.v.to(dtype))
+        return _attend(cast, tiles).to(call.q.dtype)
+    return _attend(call, tiles)
+
+
+def _attend(call: Call, tiles: list[Tile] | None) -> Tensor:
+    if call.softcap is not None or _bias_learns(call) or not trusted(call.q.device.type, call.q.dtype):
+        block = block_of(call, dot)
+        return _tiled(call, block, tiles, rows=max(16, min(ROWS, 2**19 // max(1, call.k.shape[2]))))
+    kernel = choose(call.mask, call.pairs) if tiles is None else None
+    if kernel is None or kernel.tiles or (call.bias is not None and not _bias_alone(call)):
+        return _tiled(call, fused_block(call), tiles, rows=ROWS)
+    return fused(call, kernel)
+
+
+def _tiled(call: Call, block: Block, tiles: list[Tile] | None, *, rows: int) -> Tensor:
+    extras = extras_of(call)
+    if tiles is None and call.q.shape[2] * call.k.shape[2] <= SMALL:
+        whole = Tile(ALL, ALL, ALL)
+        return block(whole, call.q, call.k, call.v, *(extra.value for extra in extras))
+    tiles = plan(call.mask, call.pairs, rows=rows) if tiles is None else tiles
+    return in_tiles(block, tiles, call.q, call.k, call.v, *extras)
+
+
+def _bias_learns(call: Call) -> bool:
+    return torch.is_grad_enabled() and any(extra.value.requires_grad for extra in extras_of(call))
+
+
+def _bias_alone(call: Call) -> bool:
+    return isinstance(call.bias, Tensor) and call.mask is None
+
+
+def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
+    """dense = B H L M (K + W) multiply-adds; other = 6 FLOPs a score (scale, maximum, subtract, exp, sum, divide)."""
+    return softmax_cost(sizes, mask, pairs)
+
+
+MECHANISM = Mechanism(
+    "softmax",
+    reference,
+    attend,
+    weights,
+    cost,
+    laws=frozenset(),
+)

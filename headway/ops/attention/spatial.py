@@ -1,0 +1,133 @@
+"""Spatial attention over a Y x X grid (two-dimensional softmax attention).
+
+    A[y, x, y', x'] = softmax over both y' and x' of q[y, x] · k[y', x'] · scale        out[y, x] = Σ A v[y', x']
+
+Positions stand row by row, so the whole grid is softmax attention on the flattened grid; with a window, each tile of
+the grid attends within itself (as Swin and DaViT do), and its cost grows with L times the window.
+"""
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from headway.config import Spatial, Spec
+from headway.ops.attention import softmax
+from headway.ops.attention.call import Call, Mechanism
+from headway.ops.attention.explicit import expand, normalise
+from headway.ops.attention.price import softmax_cost
+from headway.ops.attention.tiles import Tile
+from headway.ops.mask import Mask, padding, tiles
+from headway.ops.mask.pairs import ALL, Pairs
+from headway.sizes import Cost, Sizes
+
+Side = tuple[int, int]
+
+
+def reference(call: Call) -> Float[Tensor, "B H L W"]:
+    """The equation with both axes written out where there is no mask; row by row with one."""
+    rows, columns = _grid(call)
+    if call.mask is not None or call.bias is not None or call.softcap is not None or _spec(call).window is not None:
+        return softmax.reference(_flat(call))
+    heads, scale = call.q.shape[1], call.q.shape[3] ** -0.5 if call.scale is None else call.scale
+    q, k, v = (
+        rearrange(expand(x, heads).to(call.dtype), "B H (Y X) K -> B H Y X K", Y=rows, X=columns)
+        for x in (call.q, call.k, call.v)
+    )
+    scores = torch.einsum("BHyxK,BHYXK->BHyxYX", q, k) * scale
+    weights = normalise(scores.flatten(4).flatten(2, 3), None).view(scores.shape)
+    out = torch.einsum("BHyxYX,BHYXW->BHyxW", weights, v)
+    return rearrange(out, "B H Y X W -> B H (Y X) W").to(call.q.dtype)
+
+
+def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, "B h l M"]:
+    """A with both grids flattened row by row."""
+    return softmax.weights(_flat(call), rows, heads)
+
+
+def attend(call: Call) -> Float[Tensor, "B H L W"]:
+    """The whole grid at once, or all windows side by side as one batch."""
+    spec, grid = _spec(call), _grid(call)
+    if spec.window is None:
+        return softmax.attend(_flat(call))
+    simple = call.mask is None and call.bias is None and call.softcap is None
+    simple = simple and call.query_positions is None and call.key_positions is None
+    if simple:
+        return _in_windows(call, grid, _side(spec.window))
+    return softmax.attend_in(_flat(call), _window_tiles(grid, _side(spec.window), call.q.device))
+
+
+def _in_windows(call: Call, grid: Side, side: Side) -> Tensor:
+    """Cut the grid into windows (padded at the far edges), attend in each, and put them together again."""
+    heads = call.q.shape[1]
+    rows, columns = (-(-size // part) for size, part in zip(grid, side, strict=True))
+    pad = (0, 0, 0, columns * side[1] - grid[1], 0, rows * side[0] - grid[0])
+    pattern = "B H (a y) (b x) K -> (B a b) H (y x) K"
+
+    def cut(x: Tensor) -> Tensor:
+        whole = x.unflatten(2, grid)
+        whole = F.pad(whole, pad) if any(pad) else whole
+        return rearrange(whole, pattern, y=side[0], x=side[1])
+
+    q, k, v = cut(call.q), cut(expand(call.k, heads)), cut(expand(call.v, heads))
+    inside = cut(torch.ones_like(call.q[:, :1, :, :1]))[:, 0, :, 0] > 0 if any(pad) else None
+    out = softmax.attend(replace(call, q=q, k=k, v=v, mask=None if inside is None else padding(keep=inside)))
+    back = "(B a b) H (y x) W -> B H (a y) (b x) W"
+    out = rearrange(out, back, a=rows, b=columns, y=side[0], x=side[1])[:, :, : grid[0], : grid[1]]
+    return out.flatten(2, 3)
+
+
+def _window_tiles(grid: Side, side: Side, device: torch.device) -> list[Tile]:
+    index = torch.arange(grid[0] * grid[1], device=device).view(grid)
+    blocks = [block for band in index.split(side[0], 0) for block in band.split(side[1], 1)]
+    return [Tile(ALL, block.reshape(-1), block.reshape(-1)) for block in blocks]
+
+
+def _flat(call: Call) -> Call:
+    """The same as softmax attention on the flattened grid, the windows as a mask."""
+    spec, grid = _spec(call), _grid(call)
+    if spec.window is None:
+        return call
+    mask = tiles(spec.window, grid=grid)
+    return replace(call, mask=mask if call.mask is None else call.mask & mask)
+
+
+def _spec(call: Call) -> Spatial:
+    assert isinstance(call.options, Spatial)
+    return call.options
+
+
+def _grid(call: Call) -> Side:
+    rows, columns = _spec(call).grid
+    if not call.q.shape[2] == call.k.shape[2] == rows * columns:
+        raise ValueError(
+            f"a grid of {rows} x {columns} has {rows * columns} positions; there are {call.q.shape[2]} queries and "
+            f"{call.k.shape[2]} keys"
+        )
+    return rows, columns
+
+
+def _side(window: int | Side) -> Side:
+    return (window, window) if isinstance(window, int) else window
+
+
+def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
+    """As softmax on the flattened grid; with windows, useful counts the pairs within them, executed their padding."""
+    assert isinstance(spec, Spatial)
+    if spec.window is None:
+        return softmax_cost(sizes, mask, pairs)
+    within = tiles(spec.window, grid=spec.grid)
+    whole = softmax_cost(sizes, within if mask is None else mask & within, pairs, [])
+    side, grid = _side(spec.window), spec.grid
+    cut = [part * -(-size // part) for size, part in zip(grid, side, strict=True)]
+    pairs = cut[0] * cut[1] * side[0] * side[1] if mask is None else sum(
+        len(tile.rows) ** 2 for tile in _window_tiles(grid, side, torch.device("cpu")) if not isinstance(tile.rows, slice)
+    )
+    executed = sizes.batch * sizes.heads * pairs * 2 * max(sizes.key_width, sizes.value_width)
+    return replace(whole, executed=executed)
+
+
+MECHANISM = Mechanism("spatial", reference, attend, weights, cost, laws=frozenset())

@@ -1,0 +1,192 @@
+"""Attention in tiles: a block of queries with the keys it can reach, so that no L x M tensor is ever alive.
+
+The backward pass recomputes each tile, and adds its gradients in place: memory stays that of one tile.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from headway.ops.mask import Mask
+from headway.ops.mask.pairs import ALL, Pairs, Spans, Where, take
+
+# Rows of queries in a tile: enough to fill the matrix units, few enough to waste little at a window's edges.
+ROWS = 128
+# Below this many scores per head a table costs nothing, and one dense tile beats a plan.
+SMALL = 2**17
+
+Block = Callable[..., Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """Some rows of the batch, some queries, some keys; indices into the whole call."""
+
+    batch: slice
+    rows: Where
+    columns: Where
+
+    def size(self, batch: int, queries: int, keys: int) -> int:
+        """How many pairs a dense computation of the tile covers."""
+        return length(self.batch, batch) * length(self.rows, queries) * length(self.columns, keys)
+
+
+def length(where: Where, total: int) -> int:
+    return len(range(*where.indices(total))) if isinstance(where, slice) else len(where)
+
+
+def plan(mask: Mask | None, pairs: Pairs, *, rows: int = ROWS) -> list[Tile]:
+    """Tiles that cover every allowed pair. Rows that see far more than the others get tiles of their own."""
+    spans = Spans.everything(pairs) if mask is None else mask.spans(pairs)
+    apart = spans.low.shape[0] > 1
+    return [
+        tile
+        for row in range(spans.low.shape[0])
+        for tile in _plan_row(spans, pairs, row, slice(row, row + 1) if apart else ALL, rows)
+    ]
+
+
+def _plan_row(spans: Spans, pairs: Pairs, row: int, batch: slice, rows: int) -> list[Tile]:
+    low, high = spans.low[row], spans.high[row]
+    extra = None if spans.extra is None or not len(spans.extra) else spans.extra
+    wide = (high - low > 2 * (high - low).median() + rows).nonzero()[:, 0]
+    tiles = [Tile(batch, some, ALL) for some in wide.split(rows) if len(some)]
+    lows, highs = _hulls(low, high, wide, rows)
+    for index, (first, last) in enumerate(zip(lows, highs, strict=True)):
+        block = _without(index * rows, min(len(low), (index + 1) * rows), wide)
+        columns = _with_extra(first, last, extra)
+        if length(block, len(low)) and length(columns, pairs.shape[1]):
+            tiles.append(Tile(batch, block, columns))
+    return tiles
+
+
+def _hulls(low: Tensor, high: Tensor, wide: Tensor, rows: int) -> tuple[list[int], list[int]]:
+    """For each block of rows, the range of keys that all its rows together reach."""
+    nothing = (low >= high).index_fill(0, wide, True)
+    far = int(high.max()) if len(high) else 0
+    pad = (0, -len(low) % rows)
+    lows = torch.nn.functional.pad(low.masked_fill(nothing, far), pad, value=far).view(-1, rows)
+    highs = torch.nn.functional.pad(high.masked_fill(nothing, 0), pad).view(-1, rows)
+    last = highs.amax(1)
+    return torch.minimum(lows.amin(1), last).tolist(), last.tolist()
+
+
+def _without(first: int, last: int, gone: Tensor) -> Where:
+    inside = (gone >= first) & (gone < last)
+    if not bool(inside.any()):
+        return slice(first, last)
+    rows = torch.ones(last - first, dtype=torch.bool, device=gone.device)
+    return rows.index_fill(0, gone[inside] - first, False).nonzero()[:, 0] + first
+
+
+def _with_extra(first: int, last: int, extra: Tensor | None) -> Where:
+    if extra is None:
+        return slice(first, last)
+    outside = extra[(extra < first) | (extra >= last)]
+    if not len(outside):
+        return slice(first, last)
+    return torch.cat([torch.arange(first, last, device=extra.device), outside])
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A tensor beside q, k, v that carries gradients: whole in every tile, or cut like the scores (B H L M)."""
+
+    value: Tensor
+    cut: bool
+
+    def at(self, tile: Tile) -> Tensor:
+        return _cut(self.value, tile) if self.cut else self.value
+
+    def add(self, total: Tensor, tile: Tile, gradient: Tensor) -> None:
+        if not self.cut:
+            total += gradient
+        elif isinstance(tile.rows, slice) and isinstance(tile.columns, slice):
+            _cut(total, tile).add_(gradient)
+        else:
+            index = torch.arange(total.numel(), device=total.device).view(total.shape)
+            total.view(-1).index_add_(0, _cut(index, tile).reshape(-1), gradient.reshape(-1))
+
+
+def _cut(x: Tensor, tile: Tile) -> Tensor:
+    return take(take(take(x, tile.batch, 0), tile.rows, 2), tile.columns, 3)
+
+
+def in_tiles(
+    block: Block, tiles: Sequence[Tile], q: Tensor, k: Tensor, v: Tensor, *extras: Extra, careful: bool = False
+) -> Tensor:
+    """block(tile, q, k, v, *extras) for every tile, put together; queries of no tile get 0.
+
+    A careful block is told in the backward pass which of its rows got no gradient, so that it can leave them out:
+    0 x NaN would otherwise carry a bad row into the gradients of others.
+    """
+    cuts = [extra.cut for extra in extras]
+    return _InTiles.apply(block, tiles, cuts, careful, q, k, v, *(extra.value for extra in extras))
+
+
+class _InTiles(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, block: Block, tiles: Sequence[Tile], cuts: list[bool], careful: bool, *tensors: Tensor
+    ) -> Tensor:
+        q, _, v = tensors[:3]
+        ctx.block, ctx.tiles, ctx.cuts, ctx.careful = block, tiles, cuts, careful
+        ctx.save_for_backward(*tensors)
+        out = q.new_zeros(*q.shape[:3], v.shape[3])
+        for tile in tiles:
+            _put(out, tile.batch, tile.rows, block(tile, *_parts(tile, cuts, tensors)))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        wanted = ctx.needs_input_grad[4:]
+        totals = [torch.zeros_like(x) if want else None for x, want in zip(ctx.saved_tensors, wanted, strict=True)]
+        for tile in ctx.tiles:
+            pull = _at(gradient, tile.batch, tile.rows)
+            silent = {"silent": (pull == 0).all(-1, keepdim=True)} if ctx.careful else {}
+            with torch.enable_grad():
+                parts = [
+                    part.detach().requires_grad_(want)
+                    for part, want in zip(_parts(tile, ctx.cuts, ctx.saved_tensors), wanted, strict=True)
+                ]
+                out = ctx.block(tile, *parts, **silent)
+            _add(totals, tile, ctx.cuts, torch.autograd.grad(out, [part for part in parts if part.requires_grad], pull))
+        return (None, None, None, None, *totals)
+
+
+def _parts(tile: Tile, cuts: list[bool], tensors: Sequence[Tensor]) -> list[Tensor]:
+    q, k, v, *extras = tensors
+    places = ((q, tile.rows), (k, tile.columns), (v, tile.columns))
+    cut = [Extra(value, flag).at(tile) for value, flag in zip(extras, cuts, strict=True)]
+    return [_at(x, tile.batch, where) for x, where in places] + cut
+
+
+def _add(totals: list[Tensor | None], tile: Tile, cuts: list[bool], grads: Sequence[Tensor]) -> None:
+    found = iter(grads)
+    for index, total in enumerate(totals):
+        if total is None:
+            continue
+        if index >= 3:
+            Extra(total, cuts[index - 3]).add(total, tile, next(found))
+        elif isinstance(where := tile.rows if index == 0 else tile.columns, slice):
+            _at(total, tile.batch, where).add_(next(found))
+        else:
+            _at(total, tile.batch, ALL).index_add_(2, where, next(found))
+
+
+def _at(x: Tensor, batch: slice, where: Where) -> Tensor:
+    x = x if batch == ALL else x[batch]
+    return x[:, :, where] if isinstance(where, slice) else x.index_select(2, where)
+
+
+def _put(out: Tensor, batch: slice, rows: Where, found: Tensor) -> None:
+    part = out if batch == ALL else out[batch]
+    if isinstance(rows, slice):
+        part[:, :, rows] = found
+    else:
+        part.index_copy_(2, rows, found.to(out.dtype))

@@ -1,0 +1,162 @@
+"""Which queries and which keys are asked about: their positions, and where they stand in the call."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+# A part of an axis: a slice is a view, a tensor of indices is gathered.
+Where = slice | Tensor
+ALL = slice(None)
+
+
+def take(x: Tensor, where: Where, axis: int) -> Tensor:
+    """The part of x at `where` along `axis`; an axis of size 1 broadcasts and stays as it is."""
+    if x.shape[axis] == 1 or (isinstance(where, slice) and where == ALL):
+        return x
+    if isinstance(where, slice):
+        return x[(ALL,) * (axis % x.ndim) + (where,)]
+    return x.index_select(axis, where)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Positions of queries and keys, and the part of the call they stand for.
+
+    `known` is False where L differs from M and nobody said where queries and keys stand: a mask that needs
+    positions then refuses to guess.
+    """
+
+    query: Int[Tensor, "b L"]
+    key: Int[Tensor, "c M"]
+    known: bool = True
+    counted: bool = False  # made by counting from 0, so no look at the values is needed
+    batch: slice = field(default_factory=lambda: ALL)
+    rows: Where = field(default_factory=lambda: ALL)
+    columns: Where = field(default_factory=lambda: ALL)
+
+    @classmethod
+    def of(
+        cls,
+        query: Int[Tensor, "*b L"] | int,
+        key: Int[Tensor, "*c M"] | int | None = None,
+        *,
+        device: torch.device | None = None,
+    ) -> "Pairs":
+        """Pairs from positions or from lengths; a length n stands for the positions 0 … n-1."""
+        key = query if key is None else key
+        counted = isinstance(query, int) and isinstance(key, int) and query == key
+        return cls(_positions(query, device), _positions(key, device), known=True, counted=counted)
+
+    @classmethod
+    def counting(cls, queries: int, keys: int, device: torch.device | None = None) -> "Pairs":
+        """Positions nobody gave: 0 … L-1 for both where L = M, unknown where L differs from M."""
+        pairs = cls.of(queries, keys, device=device)
+        return replace(pairs, known=queries == keys)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.query.shape[1], self.key.shape[1]
+
+    def at(self, batch: slice, rows: Where, columns: Where) -> "Pairs":
+        """The same for a part of the call; batch, rows and columns index the whole call."""
+        query, key = take(self.query, batch, 0), take(self.key, batch, 0)
+        return Pairs(take(query, rows, 1), take(key, columns, 1), self.known, False, batch, rows, columns)
+
+    def positions(self) -> tuple[Int[Tensor, "b 1 L 1"], Int[Tensor, "c 1 1 M"]]:
+        """Query and key positions, ready to be compared pair by pair."""
+        self.require()
+        return self.query[:, None, :, None], self.key[:, None, None, :]
+
+    def require(self) -> None:
+        if not self.known:
+            queries, keys = self.shape
+            raise ValueError(
+                f"this mask compares positions, and {queries} queries against {keys} keys could stand anywhere: "
+                "pass query_positions and key_positions"
+            )
+
+    @cached_property
+    def ascending(self) -> bool:
+        """Whether keys stand in order of position (ties allowed), so that a range of positions is a range of keys."""
+        return self.counted or bool((self.key.diff() >= 0).all())
+
+    @cached_property
+    def aligned(self) -> bool:
+        """Whether query i and key i stand at one position, strictly rising: causality is then a matter of index."""
+        if not self.known or self.shape[0] != self.shape[1]:
+            return False
+        if self.counted:
+            return True
+        return bool((self.query == self.key).all()) and bool((self.key.diff() > 0).all())
+
+    @cached_property
+    def consecutive(self) -> bool:
+        """Whether positions rise by one from token to token and are the same in every row of the batch."""
+        if self.counted:
+            return True
+        single = self.query.shape[0] == self.key.shape[0] == 1
+        return single and bool((self.query.diff() == 1).all()) and bool((self.key.diff() == 1).all())
+
+
+def _positions(given: Tensor | int, device: torch.device | None) -> Int[Tensor, "b n"]:
+    if isinstance(given, int):
+        return torch.arange(given, device=device)[None]
+    return given[None] if given.ndim == 1 else given
+
+
+@dataclass(frozen=True)
+class Spans:
+    """For each query the range [low, high) of key *indices* it may see at most, and single keys beside the range.
+
+    `exact`: every key of the range is allowed and no other. Otherwise the range is an upper bound, which is what a
+    blockwise computation needs to skip the rest.
+    """
+
+    low: Int[Tensor, "b L"]
+    high: Int[Tensor, "b L"]
+    extra: Int[Tensor, " E"] | None = None
+    exact: bool = False
+
+    @classmethod
+    def everything(cls, pairs: Pairs, *, exact: bool = False) -> "Spans":
+        low = torch.zeros_like(pairs.query[:1])
+        return cls(low, torch.full_like(low, pairs.shape[1]), None, exact)
+
+    def __and__(self, other: "Spans") -> "Spans":
+        exact = self.exact and other.exact and self.extra is None and other.extra is None
+        low, high = torch.maximum(self.low, other.low), torch.minimum(self.high, other.high)
+        return Spans(low, torch.maximum(low, high), _union(self.extra, other.extra), exact)
+
+    def __or__(self, other: "Spans") -> "Spans":
+        empty, other_empty = self.low >= self.high, other.low >= other.high
+        low = torch.where(empty, other.low, torch.where(other_empty, self.low, torch.minimum(self.low, other.low)))
+        high = torch.where(empty, other.high, torch.where(other_empty, self.high, torch.maximum(self.high, other.high)))
+        return Spans(low, high, _union(self.extra, other.extra))
+
+
+def _union(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return torch.cat([one, other]).unique()
+
+
+def positions_between(pairs: Pairs, first: Tensor | None, last: Tensor | None) -> Spans:
+    """The keys whose positions lie between `first` and `last` (both included; None = no bound), as exact ranges.
+
+    Keys that do not stand in order of position have no such range; then everything is the only safe bound.
+    """
+    if not pairs.ascending:
+        return Spans.everything(pairs)
+    rows = max(pairs.query.shape[0], pairs.key.shape[0])
+    key = pairs.key.expand(rows, -1).contiguous()
+    bounds = pairs.query.expand(rows, -1)
+    low = torch.zeros_like(bounds) if first is None else _search(key, first.expand(rows, -1), right=False)
+    high = torch.full_like(bounds, key.shape[1]) if last is None else _search(key, last.expand(rows, -1), right=True)
+    return Spans(low, torch.maximum(low, high), None, exact=True)
+
+
+def _search(key: Tensor, bounds: Tensor, *, right: bool) -> Tensor:
+    return torch.searchsorted(key, bounds.contiguous(), right=right)

@@ -1,0 +1,91 @@
+"""Masks that know places in the call: padding, packed segments, any table."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from headway.ops.mask.base import Mask
+from headway.ops.mask.pairs import Pairs, Spans, positions_between, take
+
+
+@dataclass(frozen=True, eq=False)
+class Keep(Mask):
+    """Key padding: a key that is not kept is seen by nobody."""
+
+    keep: Bool[Tensor, "B M"]
+
+    @property
+    def batch(self) -> int:
+        return self.keep.shape[0]
+
+    def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
+        kept = take(take(self.keep, pairs.batch, 0), pairs.columns, 1)
+        return kept[:, None, None, :].expand(-1, 1, pairs.shape[0], pairs.shape[1])
+
+    def spans(self, pairs: Pairs) -> Spans:
+        count, any_kept = self.keep.sum(-1), self.keep.any(-1)
+        low = self.keep.int().argmax(-1)
+        high = torch.where(any_kept, self.keep.shape[1] - self.keep.int().flip(-1).argmax(-1), low)
+        exact = bool((high - low == count).all())
+        rows = pairs.shape[0]
+        return Spans(low[:, None].expand(-1, rows), high[:, None].expand(-1, rows), None, exact)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        if self.keep.shape[0] not in (1, batch) or self.keep.shape[1] != keys:
+            raise ValueError(f"padding for {_shape(self.keep)} (B M) does not fit a batch of {batch} with {keys} keys")
+
+
+@dataclass(frozen=True, eq=False)
+class Segments(Mask):
+    """Packed sequences: a query sees the keys of its own segment."""
+
+    query: Int[Tensor, "B L"]
+    key: Int[Tensor, "B M"]
+
+    @property
+    def batch(self) -> int:
+        return max(self.query.shape[0], self.key.shape[0])
+
+    def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
+        query = take(take(self.query, pairs.batch, 0), pairs.rows, 1)
+        key = take(take(self.key, pairs.batch, 0), pairs.columns, 1)
+        return query[:, None, :, None] == key[:, None, None, :]
+
+    def spans(self, pairs: Pairs) -> Spans:
+        return positions_between(Pairs(self.query, self.key), self.query, self.query)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        for name, ids, length in (("queries", self.query, queries), ("keys", self.key, keys)):
+            if ids.shape[0] not in (1, batch) or ids.shape[1] != length:
+                raise ValueError(f"segments of {_shape(ids)} do not fit a batch of {batch} with {length} {name}")
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Mask):
+    """Any boolean table, broadcastable to B H L M."""
+
+    allow: Bool[Tensor, "B H L M"]
+
+    @property
+    def batch(self) -> int:
+        return self.allow.shape[0]
+
+    @property
+    def heads(self) -> int:
+        return self.allow.shape[1]
+
+    def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
+        rows = take(take(self.allow, pairs.batch, 0), pairs.rows, 2)
+        found = take(rows, pairs.columns, 3)
+        return found.expand(-1, -1, *pairs.shape)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        sizes = (batch, heads, queries, keys)
+        if any(have not in (1, want) for have, want in zip(self.allow.shape, sizes, strict=True)):
+            raise ValueError(f"mask of shape {_shape(self.allow)} does not broadcast to B H L M = {sizes}")
+
+
+def _shape(x: Tensor) -> str:
+    return " x ".join(str(size) for size in x.shape)

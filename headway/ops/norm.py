@@ -1,0 +1,123 @@
+"""Normalisation: each function beside the equation it must equal.
+
+Statistics are taken in at least float32. The equations work in float64 throughout; they are there to be read and
+to test against. At eps = 0 a row (a column) without variance is 0/0: NaN, as it should be.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+
+def layer_norm(
+    x: Float[Tensor, "*b D"],
+    weight: Float[Tensor, " D"] | None = None,
+    bias: Float[Tensor, " D"] | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Float[Tensor, "*b D"]:
+    """Each row to mean 0 and variance 1 over its own D entries, then scaled and moved (arXiv:1607.06450).
+
+    >>> layer_norm(torch.tensor([[1.0, 3.0]]), eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    _check(x, weight, bias, eps=eps)
+    # torch's bfloat16 kernel takes x·r - μ·r: constant rows of 1,000,000 come out off by 12.
+    wide = _common_dtype(torch.float32, x, weight, bias)
+    return F.layer_norm(x.to(wide), x.shape[-1:], _to(weight, wide), _to(bias, wide), eps).to(x.dtype)
+
+
+def layer_norm_equation(
+    x: Float[Tensor, "*b D"],
+    weight: Float[Tensor, " D"] | None = None,
+    bias: Float[Tensor, " D"] | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Float[Tensor, "*b D"]:
+    """y = γ (x - μ) / √(σ² + ε) + β, with μ and σ² of the row."""
+    row = x.double()
+    centred = row - row.mean(dim=-1, keepdim=True)
+    variance = centred.square().mean(dim=-1, keepdim=True)
+    return _affine(centred / (variance + eps).sqrt(), weight, bias).to(x.dtype)
+
+
+def rms_norm(
+    x: Float[Tensor, "*b D"], weight: Float[Tensor, " D"] | None = None, *, eps: float = 1e-6
+) -> Float[Tensor, "*b D"]:
+    """Each row to mean square 1 over its own D entries, then scaled (Zhang & Sennrich 2019, arXiv:1910.07467).
+
+    >>> rms_norm(torch.tensor([[2.0, -2.0]]), eps=0.0).tolist()
+    [[1.0, -1.0]]
+    """
+    _check(x, weight, eps=eps)
+    wide = _common_dtype(x.dtype, weight)
+    return F.rms_norm(x.to(wide), x.shape[-1:], _to(weight, wide), eps).to(x.dtype)
+
+
+def rms_norm_equation(
+    x: Float[Tensor, "*b D"], weight: Float[Tensor, " D"] | None = None, *, eps: float = 1e-6
+) -> Float[Tensor, "*b D"]:
+    """y = γ x / √(mean(x²) + ε), with the mean of the row."""
+    row = x.double()
+    return _affine(row / (row.square().mean(dim=-1, keepdim=True) + eps).sqrt(), weight, None).to(x.dtype)
+
+
+def column_moments(x: Float[Tensor, "*b D"]) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+    """Mean and (biased) variance of each column, over all axes but the last.
+
+    >>> [moment.tolist() for moment in column_moments(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))]
+    [[2.0, 5.0], [1.0, 0.0]]
+    """
+    rows = x.reshape(-1, x.shape[-1]).to(torch.promote_types(x.dtype, torch.float32))
+    if len(rows) < 2:
+        raise ValueError(f"the variance of a column needs at least 2 rows; shape {tuple(x.shape)} has {len(rows)}")
+    variance, mean = torch.var_mean(rows, dim=0, correction=0)
+    return mean, variance
+
+
+def batch_norm(
+    x: Float[Tensor, "*b D"],
+    mean: Float[Tensor, " D"],
+    variance: Float[Tensor, " D"],
+    weight: Float[Tensor, " D"] | None = None,
+    bias: Float[Tensor, " D"] | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Float[Tensor, "*b D"]:
+    """Each column by a given mean and variance: `column_moments` in training, a record of them afterwards.
+
+    y = γ (x - μ) / √(σ² + ε) + β, with μ and σ² of the column (Ioffe & Szegedy 2015, arXiv:1502.03167)
+
+    >>> batch_norm(torch.tensor([[5.0]]), torch.tensor([1.0]), torch.tensor([4.0]), eps=0.0).tolist()
+    [[2.0]]
+    """
+    _check(x, mean, variance, weight, bias, eps=eps)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return _affine((x.to(wide) - mean) / (variance.to(wide) + eps).sqrt(), weight, bias).to(x.dtype)
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    scaled = x if weight is None else x * weight
+    return scaled if bias is None else scaled + bias
+
+
+def _check(x: Tensor, *vectors: Tensor | None, eps: float) -> None:
+    if not eps >= 0:
+        raise ValueError(f"eps is added to a variance and must be 0 or more, not {eps}")
+    for vector in vectors:
+        if vector is not None and vector.shape != x.shape[-1:]:
+            raise ValueError(
+                f"a normalisation of width {vector.shape[-1]} got rows of width {x.shape[-1]}, shape {tuple(x.shape)}"
+            )
+
+
+def _common_dtype(dtype: torch.dtype, *tensors: Tensor | None) -> torch.dtype:
+    """The dtype that holds them all: torch's kernels want one, and warn or refuse otherwise."""
+    for tensor in tensors:
+        dtype = dtype if tensor is None else torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    return None if tensor is None else tensor.to(dtype)

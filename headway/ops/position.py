@@ -1,0 +1,391 @@
+"""Where a token stands: sinusoids, rotations, and biases over the difference of two positions.
+
+Positions are whole numbers of any sign, and may differ from row to row of a batch. Angles are computed in float64 and
+rounded once to the dtype asked for: in float32 an angle near 100,000 would already be off by 0.004.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+# Sinusoids
+
+
+def sinusoidal(
+    positions: Int[Tensor, "*b L"], *, width: int, base: float = 10000.0, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "*b L {width}"]:
+    """The fixed embedding of each position j, for channels i = 0 … width-1 (Vaswani et al. 2017, arXiv:1706.03762).
+
+        p[j, i] = sin(j / base^(i/width))        for even i
+        p[j, i] = cos(j / base^((i-1)/width))    for odd i
+
+    >>> [round(value, 4) for value in sinusoidal(torch.tensor([1]), width=3)[0].tolist()]
+    [0.8415, 0.5403, 0.0022]
+    """
+    if width < 1:
+        raise ValueError(f"a sinusoidal embedding needs a width of at least 1, not {width}")
+    angles = _angles(positions, _frequencies(width, base))
+    table = angles.new_empty(*positions.shape, width)
+    table[..., 0::2] = angles.sin()
+    table[..., 1::2] = angles[..., : width // 2].cos()
+    return table.to(dtype)
+
+
+def grid_positions(
+    rows: int, columns: int, *, device: torch.device | str | None = None
+) -> tuple[Int[Tensor, " L"], Int[Tensor, " L"]]:
+    """The (y, x) of each cell of a Y x X grid, read row by row.
+
+    >>> [axis.tolist() for axis in grid_positions(2, 3)]
+    [[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2]]
+    """
+    if rows < 1 or columns < 1:
+        raise ValueError(f"a grid needs at least one row and one column, not {rows} x {columns}")
+    cells = torch.arange(rows * columns, device=device)
+    return cells // columns, cells % columns
+
+
+def sinusoidal_cells(
+    y: Int[Tensor, "*b L"],
+    x: Int[Tensor, "*b L"],
+    *,
+    width: int,
+    base: float = 10000.0,
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, "*b L {width}"]:
+    """The fixed embedding of grid cells: the first half of the channels says y, the second half says x."""
+    if width % 2:
+        raise ValueError(f"a grid embedding gives half of its channels to y and half to x: width {width} is odd")
+    return torch.cat([sinusoidal(axis, width=width // 2, base=base, dtype=dtype) for axis in (y, x)], dim=-1)
+
+
+def sinusoidal_grid(
+    rows: int, columns: int, *, width: int, base: float = 10000.0, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "{rows*columns} {width}"]:
+    """`sinusoidal_cells` for every cell of a Y x X grid, read row by row.
+
+    >>> sinusoidal_grid(2, 3, width=8).shape
+    torch.Size([6, 8])
+    """
+    return sinusoidal_cells(*grid_positions(rows, columns), width=width, base=base, dtype=dtype)
+
+
+# Rotations
+
+
+@dataclass(frozen=True, eq=False)
+class RotaryTable:
+    """Cosines and sines of the angle of each position and pair: computed once, applied to queries and keys."""
+
+    cos: Float[Tensor, "*b L pairs"]
+    sin: Float[Tensor, "*b L pairs"]
+
+
+def rotary_frequencies(width: int, *, base: float = 10000.0) -> Float[Tensor, " pairs"]:
+    """The angle by which each of the width/2 pairs turns per position: base^(-2i/width), i = 0 … width/2-1.
+
+    >>> rotary_frequencies(4).tolist()
+    [1.0, 0.01]
+    """
+    if width < 2 or width % 2:
+        raise ValueError(f"rotary embedding turns pairs of channels: width {width} is not a positive even number")
+    return _frequencies(width, base)
+
+
+def rotary_table(
+    positions: Int[Tensor, "*b L"],
+    *,
+    width: int,
+    base: float = 10000.0,
+    frequencies: Float[Tensor, " pairs"] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> RotaryTable:
+    """The rotation of each position; `frequencies`, if given, stands for base^(-2i/width), to stretch a context."""
+    if frequencies is None:
+        frequencies = rotary_frequencies(width, base=base)
+    if 2 * len(frequencies) != width:
+        raise ValueError(f"{len(frequencies)} frequencies turn {2 * len(frequencies)} channels, not width {width}")
+    angles = _angles(positions, frequencies)
+    return RotaryTable(angles.cos().to(dtype), angles.sin().to(dtype))
+
+
+def rotary_grid_table(
+    y: Int[Tensor, "*b L"],
+    x: Int[Tensor, "*b L"],
+    *,
+    width: int,
+    base: float = 10000.0,
+    dtype: torch.dtype = torch.float32,
+) -> RotaryTable:
+    """The rotation of each grid cell: the first half of the pairs turns with y, the second half with x."""
+    if width % 4:
+        raise ValueError(f"2-D rotary embedding turns as many pairs with y as with x: 4 does not divide width {width}")
+    rows, columns = (rotary_table(axis, width=width // 2, base=base, dtype=dtype) for axis in (y, x))
+    return RotaryTable(torch.cat([rows.cos, columns.cos], dim=-1), torch.cat([rows.sin, columns.sin], dim=-1))
+
+
+def apply_rotary(
+    x: Float[Tensor, "B H L K"], table: RotaryTable, *, interleaved: bool = False
+) -> Float[Tensor, "B H L K"]:
+    """Turn each pair (a, b) of channels by its angle; channels past the table's width stay as they are.
+
+        (a, b) -> (a cos - b sin, b cos + a sin)
+
+    Pair i is channels (2i, 2i+1) if interleaved (Su et al. 2021, arXiv:2104.09864), otherwise (i, i + width/2), as
+    the weights of GPT-NeoX and Llama expect.
+    """
+    _check_table(x, table)
+    width, dtype = 2 * table.cos.shape[-1], torch.promote_types(x.dtype, torch.float32)
+    turn = _turn_neighbours if interleaved else _turn_halves
+    turned = turn(x[..., :width].to(dtype), table.cos.unsqueeze(-3), table.sin.unsqueeze(-3)).to(x.dtype)
+    return turned if width == x.shape[-1] else torch.cat([turned, x[..., width:]], dim=-1)
+
+
+def rotate(
+    x: Float[Tensor, "B H L K"],
+    positions: Int[Tensor, "*b L"],
+    *,
+    base: float = 10000.0,
+    width: int | None = None,
+    interleaved: bool = False,
+    frequencies: Float[Tensor, " pairs"] | None = None,
+) -> Float[Tensor, "B H L K"]:
+    """Rotary embedding: after it, a query times a key depends on the difference of their positions only.
+
+    A width below K turns the first `width` channels alone (partial rotary).
+
+    >>> x = torch.tensor([1.0, 0.0]).reshape(1, 1, 1, 2)
+    >>> [round(value, 4) for value in rotate(x, torch.tensor([1])).flatten().tolist()]
+    [0.5403, 0.8415]
+    """
+    width = x.shape[-1] if width is None else width
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    table = rotary_table(positions, width=width, base=base, frequencies=frequencies, dtype=dtype)
+    return apply_rotary(x, table, interleaved=interleaved)
+
+
+# Biases
+
+
+@runtime_checkable
+class Bias(Protocol):
+    """What is added to the score of a query and a key, as a rule over positions: no L x M tensor until one asks.
+
+    `table` takes the parameters as an argument, so that a computation in chunks can make a chunk again in its
+    backward pass and collect gradients for tensors of its own.
+    """
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]: ...
+
+    def table(
+        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
+    ) -> Float[Tensor, "#b H L M"]: ...
+
+
+def alibi_slopes(
+    heads: int, *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+) -> Float[Tensor, "{heads}"]:
+    """One slope per head: 2^(-8h/n), h = 1 … n, for n a power of two (Press et al. 2021, arXiv:2108.12409).
+
+    For other counts: the slopes of the power of two p below, then the 1st, 3rd, 5th … slope of 2p, as many as lack.
+
+    >>> alibi_slopes(3).tolist()
+    [0.0625, 0.00390625, 0.25]
+    """
+    if heads < 1:
+        raise ValueError(f"ALiBi needs at least one head, not {heads}")
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    slopes += [2 ** (-4 * h / power) for h in range(1, 2 * power, 2)]
+    return torch.tensor(slopes[:heads], dtype=dtype, device=device)
+
+
+@dataclass(frozen=True, eq=False)
+class Alibi:
+    """A penalty that grows with distance: -slope · |i - j| (arXiv:2108.12409, which has j <= i only)."""
+
+    slopes: Float[Tensor, " H"]
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        return (self.slopes,)
+
+    def table(
+        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
+    ) -> Float[Tensor, "#b H L M"]:
+        (slopes,) = parameters
+        # bfloat16 cannot tell the distance 257 from 256.
+        dtype = torch.promote_types(slopes.dtype, torch.float32)
+        return _tabulate(lambda d: -slopes[:, None] * d.abs().to(dtype), query_positions, key_positions)
+
+
+@dataclass(frozen=True, eq=False)
+class Clipped:
+    """One learned number per head and difference j - i, clipped to -R … R (Shaw et al. 2018, arXiv:1803.02155).
+
+    Row R + d of the weight belongs to the difference d = j - i.
+    """
+
+    weight: Float[Tensor, "differences H"]
+
+    def __post_init__(self) -> None:
+        if len(self.weight) % 2 == 0:
+            raise ValueError(f"differences -R … R need 2R + 1 rows, an odd number; the weight has {len(self.weight)}")
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        return (self.weight,)
+
+    def table(
+        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
+    ) -> Float[Tensor, "#b H L M"]:
+        (weight,) = parameters
+        return _tabulate(lambda d: _clipped(weight, d), query_positions, key_positions)
+
+
+@dataclass(frozen=True, eq=False)
+class Relative:
+    """One learned number per head and bucket of differences j - i (Raffel et al. 2019, arXiv:1910.10683)."""
+
+    weight: Float[Tensor, "buckets H"]
+    bidirectional: bool = True
+    max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        _thresholds(_side(len(self.weight), self.bidirectional), self.max_distance)
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        return (self.weight,)
+
+    def table(
+        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
+    ) -> Float[Tensor, "#b H L M"]:
+        (weight,) = parameters
+        # Past max_distance nothing changes, so bucketing 2 max_distance + 1 differences serves all L x M pairs.
+        differences = torch.arange(-self.max_distance, self.max_distance + 1, device=weight.device)
+        buckets = relative_bucket(
+            differences, buckets=len(weight), max_distance=self.max_distance, bidirectional=self.bidirectional
+        )
+        spread = weight.index_select(0, buckets)
+        return _tabulate(lambda d: _clipped(spread, d), query_positions, key_positions)
+
+
+def relative_bucket(
+    difference: Int[Tensor, "*b"], *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+) -> Int[Tensor, "*b"]:
+    """The bucket of a difference d = key position - query position (arXiv:1910.10683, section 2.1).
+
+    Of n buckets, the first e = n // 2 hold one distance each; the others share e … max_distance in equal steps of
+    the logarithm, and the last takes all beyond:
+
+        bucket(a) = a                                                     for a < e
+        bucket(a) = min(e + floor((n - e) log(a/e) / log(max_distance/e)), n - 1)
+
+    Bidirectional: a = |d|, half of the buckets for d <= 0, the other half for d > 0. Otherwise a = max(-d, 0).
+
+    >>> relative_bucket(torch.tensor([-200, -16, -3, 0, 3, 16])).tolist()
+    [15, 10, 3, 0, 19, 26]
+    """
+    side = _side(buckets, bidirectional)
+    distance = difference.abs() if bidirectional else (-difference).clamp(min=0)
+    thresholds = torch.tensor(_thresholds(side, max_distance), device=difference.device)
+    bucket = torch.bucketize(distance.long(), thresholds, right=True)
+    return bucket + side * (difference > 0) if bidirectional else bucket
+
+
+# Helpers
+
+
+def _frequencies(width: int, base: float) -> Float[Tensor, " pairs"]:
+    """base^(-i/width) for even i below width, in float64."""
+    if not base > 0:
+        raise ValueError(f"the base of the wavelengths must be positive, not {base}")
+    return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+
+def _angles(positions: Int[Tensor, "*b L"], frequencies: Float[Tensor, " pairs"]) -> Float[Tensor, "*b L pairs"]:
+    """Position times frequency, in float64 wherever the device has it."""
+    dtype = torch.float32 if positions.device.type == "mps" else torch.float64
+    return positions[..., None].to(dtype) * frequencies.to(positions.device, dtype)
+
+
+def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Pairs (i, i + width/2): rolled by half, each channel meets its partner."""
+    cos, sin = torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+
+
+def _turn_neighbours(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Pairs (2i, 2i+1): complex numbers times cos + i sin, six times as fast here as the same in real ones."""
+    turned = torch.complex(x[..., 0::2], x[..., 1::2]) * torch.complex(cos, sin)
+    return torch.view_as_real(turned).flatten(-2)
+
+
+def _check_table(x: Float[Tensor, "B H L K"], table: RotaryTable) -> None:
+    """Refuse what broadcasting would let through: one position for many tokens, one row for many."""
+    *batch, length, pairs = table.cos.shape
+    if length != x.shape[-2]:
+        raise ValueError(f"{length} positions were given for {x.shape[-2]} tokens")
+    if batch not in ([], [1], [x.shape[0]]):
+        raise ValueError(f"positions of batch shape {tuple(batch)} were given for a batch of {x.shape[0]}")
+    if 2 * pairs > x.shape[-1]:
+        raise ValueError(f"a rotary width of {2 * pairs} is more than the head width {x.shape[-1]}")
+
+
+def _side(buckets: int, bidirectional: bool) -> int:
+    """How many buckets one direction has."""
+    if bidirectional and buckets % 2:
+        raise ValueError(f"{buckets} buckets cannot be shared evenly by the two directions: take an even number")
+    return buckets // 2 if bidirectional else buckets
+
+
+@lru_cache
+def _thresholds(buckets: int, max_distance: int) -> tuple[int, ...]:
+    """The least distance in each bucket after the first, found with whole numbers: no rounding at the edges.
+
+    Bucket e + k begins at the least a with a^m >= max_distance^k e^(m-k), m = buckets - e.
+    """
+    exact = buckets // 2
+    if buckets < 2 or max_distance <= exact:
+        raise ValueError(
+            f"a relative bias needs 2 or more buckets for each direction, and a max_distance past those that hold one "
+            f"distance each: got {buckets} buckets, {exact} of them exact, and max_distance {max_distance}"
+        )
+    m = buckets - exact
+    edges = (max_distance**k * exact ** (m - k) for k in range(1, m))
+    return (*range(1, exact + 1), *(bisect_left(range(max_distance + 1), edge, key=lambda a: a**m) for edge in edges))
+
+
+def _clipped(weight: Float[Tensor, "differences H"], difference: Int[Tensor, " n"]) -> Float[Tensor, "H n"]:
+    """The column of each difference, clipped to -R … R, in a weight of 2R + 1 rows."""
+    reach = len(weight) // 2
+    # One long gather per head: its backward pass is four times as fast as that of an embedding lookup.
+    return weight.t().contiguous().index_select(1, difference.clamp(-reach, reach) + reach)
+
+
+def _tabulate(
+    rule: Callable[[Int[Tensor, " n"]], Float[Tensor, "H n"]],
+    query_positions: Int[Tensor, "#b L"],
+    key_positions: Int[Tensor, "#b M"],
+) -> Float[Tensor, "#b H L M"]:
+    """The rule's number for every difference j - i of a key position j and a query position i."""
+    if _consecutive(query_positions) and _consecutive(key_positions):
+        # L + M - 1 differences serve all pairs: row i is the row above, moved by one.
+        first, last = key_positions[0, 0] - query_positions[0, -1], key_positions[0, -1] - query_positions[0, 0]
+        diagonals = rule(torch.arange(int(first), int(last) + 1, device=key_positions.device))
+        return diagonals.unfold(1, key_positions.shape[1], 1).flip(1)[None]
+    difference = key_positions[:, None, :].long() - query_positions[:, :, None].long()
+    return rule(difference.flatten()).unflatten(1, difference.shape).transpose(0, 1)
+
+
+def _consecutive(positions: Int[Tensor, "b L"]) -> bool:
+    """Whether the positions are one row a, a + 1, a + 2 …"""
+    return positions.shape[0] == 1 and positions.shape[1] > 0 and bool((positions.diff() == 1).all())

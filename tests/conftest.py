@@ -1,0 +1,59 @@
+"""What holds for every test: shapes are checked, draws are seeded, and in CI a skip is a failure unless it is listed.
+
+`pytest --hypothesis-profile=thorough` looks further than CI does, at new examples each time.
+"""
+
+import os
+import sys
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+assert "headway" not in sys.modules, "headway was imported before its annotations could be checked"
+install_import_hook("headway", "beartype.beartype")
+
+settings.register_profile(
+    "headway", deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("headway"), derandomize=False, max_examples=1000)
+settings.load_profile("headway")
+
+# Tests that may be skipped in CI: how the test's id begins -> why. Everything else has to run there.
+MAY_SKIP: dict[str, str] = {}
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+class Rules:
+    """Registered as a plugin because a conftest's own hooks do not reach the doctests in headway/."""
+
+    def pytest_runtest_setup(self) -> None:
+        torch.manual_seed(0)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        return refuse_skip((yield))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        return refuse_skip((yield))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.pluginmanager.has_plugin("headway-rules"):
+        config.pluginmanager.register(Rules(), "headway-rules")
+
+
+def refuse_skip(report: Report) -> Report:
+    """In CI, a skipped test or file fails, unless it is listed; an expected failure (xfail) is not a skip."""
+    expected = getattr(report, "wasxfail", None) is not None
+    listed = report.nodeid.startswith(tuple(MAY_SKIP))
+    if os.environ.get("CI") == "true" and report.skipped and not expected and not listed:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI without being listed in MAY_SKIP of tests/conftest.py: {reason}"
+    return report

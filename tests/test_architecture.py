@@ -1,0 +1,169 @@
+"""Dependencies point one way: the diagram, and a checker that names file, line and import of an offence."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import headway
+
+PACKAGE = Path(headway.__file__).parent
+
+# A part may import what stands to its left, directly or through others; parts of one group do not import one another.
+DIAGRAM = """
+sizes, config, page <- ops <- nn <- models <- hub <- generate, cost, look, train <- audit, bench <- app <- cli
+config <- presets <- hub
+config <- data <- hub
+cli <- __main__
+"""
+
+# Of other people's packages: who may not import them. `bench` may compare with transformers, the rest is "core".
+EVERY_PART = frozenset(name.strip() for name in DIAGRAM.replace("<-", ",").replace("\n", ",").split(",")) - {""}
+BANNED = {
+    "transformers": EVERY_PART - {"bench"} | {"__init__"},
+    "torch": frozenset({"config", "presets", "page", "__init__", "__main__"}),
+}
+
+
+def reachable(diagram: str) -> dict[str, set[str]]:
+    """For each part, the parts it may import."""
+    below: dict[str, set[str]] = {}
+    for line in diagram.strip().splitlines():
+        groups = [[part.strip() for part in group.split(",")] for group in line.split("<-")]
+        for lower, upper in zip([[], *groups], groups, strict=False):
+            for part in upper:
+                below.setdefault(part, set()).update(lower)
+    for _ in below:  # after k rounds, everything k steps away is in
+        below = {part: direct.union(*(below[one] for one in direct)) for part, direct in below.items()}
+    return below
+
+
+def imports(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[int, str]]:
+    """(line, full name) of everything a module imports: at the top, in functions, under TYPE_CHECKING, by name."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=source, names=names, level=level):
+                climb = module.split(".")[: len(module.split(".")) - level + package] if level else []
+                start = ".".join([*climb, *([source] if source else [])])
+                yield from ((node.lineno, f"{start}.{alias.name}") for alias in names)
+            case ast.Attribute(value=ast.Name(id="headway"), attr=attribute):
+                yield node.lineno, f"headway.{attribute}"
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield node.lineno, name
+
+
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """The module as it runs."""
+    guarded = (ast.Name, ast.Attribute)
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and isinstance(node.test, guarded) and "TYPE_CHECKING" in ast.dump(node.test))
+    ]
+    return tree
+
+
+def offences(package: Path, public: Mapping[str, str] | None = None) -> list[str]:
+    """One sentence per import that goes against the diagram. `public`: the package's lazy names -> their modules."""
+    return [
+        f"{package.name}/{path.relative_to(package)}:{line}: {problem}"
+        for path in sorted(package.rglob("*.py"))
+        for line, problem in sorted(_offences(path, package, public or {}))
+    ]
+
+
+def _offences(path: Path, package: Path, public: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    parts = path.relative_to(package).with_suffix("").parts
+    part, is_package = parts[0], parts[-1] == "__init__"
+    allowed = reachable(DIAGRAM)
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    if parts == ("__init__",):
+        tree = without_type_checking(tree)
+        allowed = {**allowed, "__init__": set()}
+    if part not in allowed:
+        yield 1, f"{part} is not in the diagram of tests/test_architecture.py"
+        return
+    module = ".".join([package.name, *(parts[:-1] if is_package else parts)])
+    for line, name in imports(tree, module, package=is_package):
+        yield from ((line, problem) for problem in _judge(name, part, allowed, package.name, public))
+
+
+def _judge(
+    name: str, part: str, allowed: Mapping[str, set[str]], root: str, public: Mapping[str, str]
+) -> Iterator[str]:
+    top, _, rest = name.partition(".")
+    if part in BANNED.get(top, ()):
+        yield f"{part} may not import {top} ({name})"
+    if top != root or not rest or rest.startswith("__"):
+        return
+    first = rest.split(".")[0]
+    target = public.get(first, name).split(".")[1]
+    if target != part and target not in allowed[part]:
+        yield f"{part} may not import {target} ({name})"
+
+
+def test_dependencies_point_one_way() -> None:
+    assert offences(PACKAGE, headway.PUBLIC) == []
+
+
+def test_the_diagram_means_what_the_design_says() -> None:
+    allowed = reachable(DIAGRAM)
+    assert allowed["ops"] == {"sizes", "config", "page"}
+    assert allowed["data"] == {"config"}
+    assert "data" in allowed["generate"]
+    assert "data" not in allowed["models"]
+    assert allowed["sizes"] == set()
+    for one in ("generate", "cost", "look", "train"):
+        assert allowed[one].isdisjoint({"generate", "cost", "look", "train", "audit", "bench", "app", "cli"})
+    assert allowed["app"] == EVERY_PART - {"app", "cli", "__main__"}
+
+
+PLANTED = {
+    "__init__.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from headway.ops import attend\n",
+    "sizes.py": "import math\n",
+    "page/__init__.py": "def draw():\n    import torch\n",
+    "ops/__init__.py": "from headway.sizes import Cost\n\n\ndef f():\n    from headway.nn.block import Block\n",
+    "ops/mask.py": "import typing\nif typing.TYPE_CHECKING:\n    import headway.models\nfrom headway.ops import x\n",
+    "nn/__init__.py": "from headway.ops import attend\nfrom ..train import loop\nfrom . import block\n",
+    "nn/block.py": "from headway import attend, examine, cli\nimport headway\nheadway.examine\nheadway.attend\n",
+    "data/__init__.py": "import importlib\nimportlib.import_module('headway.ops')\nfrom headway.config import Config\n",
+    "train/__init__.py": "import headway.cost\nimport headway.data\nfrom transformers import AutoModel\n",
+    "bench/__init__.py": "from transformers import AutoModel\nfrom headway import __version__\n",
+    "helpers.py": "",
+}
+
+FOUND = [
+    "headway/data/__init__.py:2: data may not import ops (headway.ops)",
+    "headway/helpers.py:1: helpers is not in the diagram of tests/test_architecture.py",
+    "headway/nn/__init__.py:2: nn may not import train (headway.train.loop)",
+    "headway/nn/block.py:1: nn may not import audit (headway.examine)",
+    "headway/nn/block.py:1: nn may not import cli (headway.cli)",
+    "headway/nn/block.py:3: nn may not import audit (headway.examine)",
+    "headway/ops/__init__.py:5: ops may not import nn (headway.nn.block.Block)",
+    "headway/ops/mask.py:3: ops may not import models (headway.models)",
+    "headway/page/__init__.py:2: page may not import torch (torch)",
+    "headway/train/__init__.py:1: train may not import cost (headway.cost)",
+    "headway/train/__init__.py:3: train may not import transformers (transformers.AutoModel)",
+]
+
+
+def test_the_checker_finds_planted_offences_and_nothing_else(tmp_path: Path) -> None:
+    for name, source in PLANTED.items():
+        path = tmp_path / "headway" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    assert offences(tmp_path / "headway", {"attend": "headway.ops.attention", "examine": "headway.audit"}) == FOUND
+
+
+def test_the_public_names_are_imported_lazily(tmp_path: Path) -> None:
+    """What the package's own __init__ imports when it runs would be imported by every `import headway`."""
+    (tmp_path / "headway").mkdir()
+    (tmp_path / "headway" / "__init__.py").write_text("import torch\nfrom headway.ops import attend\n")
+    assert offences(tmp_path / "headway") == [
+        "headway/__init__.py:1: __init__ may not import torch (torch)",
+        "headway/__init__.py:2: __init__ may not import ops (headway.ops.attend)",
+    ]

@@ -1,0 +1,271 @@
+"""Every code block of README.md and docs/*.md is run, and what it prints is compared with what the page says it prints.
+
+    ```python        run; the blocks of one page share their names, top to bottom, in a fresh directory
+    ```sh run        each line, `headway ...`, is run as a command (a plain ```sh is only read)
+    ```text          if it is the next block after one that ran: what that one prints
+    ```output        the same, and an error if nothing ran before it
+
+Words are compared exactly, spacing is not; whole numbers exactly; other numbers within 1e-3 of their size, 1e-9, or one
+unit of the last digit where four or more decimals are printed. Nothing is seeded here: an example that depends on
+chance has to seed itself, for its reader as well. A time is no such output; show it in a block without a language.
+"""
+
+import io
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+FENCE = re.compile(r"\s*(?P<marks>`{3,}|~{3,})\s*(?P<words>[^`]*)$")
+NUMBER = re.compile(r"((?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?(?![\w.]*\w))", re.IGNORECASE)
+TIME = re.compile(r"\d\s?(ns|µs|μs|us|ms|sec|seconds?|minutes?)\b")
+SHELL = re.compile(r"[|<>;&$`]")
+
+
+class DocsError(Exception):
+    """A block that does not do what its page says."""
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int  # of the first line inside the fence
+    words: tuple[str, ...]
+    text: str
+
+    @property
+    def runs(self) -> bool:
+        return self.words[:1] == ("python",) or self.words == ("sh", "run")
+
+    def error(self, problem: str) -> DocsError:
+        return DocsError(f"{self.page.name}:{self.line}: {problem}")
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page, in order."""
+    lines = iter(enumerate(page.read_text(encoding="utf-8").splitlines(), start=1))
+    for number, line in lines:
+        if opening := FENCE.match(line):
+            marks, inside = opening["marks"], []
+            for _, line in lines:
+                if (closing := FENCE.match(line)) and closing["marks"].startswith(marks) and not closing["words"]:
+                    break
+                inside.append(line)
+            else:
+                raise DocsError(f"{page.name}:{number}: this block is never closed")
+            yield Block(page, number + 1, tuple(opening["words"].split()), dedent("\n".join(inside)))
+
+
+def run_page(page: Path, directory: Path) -> int:
+    """Run a page's blocks in a directory and return how many ran; the first that fails raises, naming its line."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed, ran = None, 0
+    for block in blocks(page):
+        kind = block.words[:1]
+        if block.runs:
+            printed = run_python(block, names) if kind == ("python",) else run_commands(block, directory)
+            ran += 1
+            continue
+        if kind == ("output",) and printed is None:
+            raise block.error("nothing ran before this output")
+        if kind in {("output",), ("text",)} and printed is not None:
+            compare(block, printed)
+        printed = None
+    return ran
+
+
+def run_python(block: Block, names: dict[str, object]) -> str:
+    """What a block prints. Empty lines in front make the lines of a traceback those of the page."""
+    out = io.StringIO()
+    try:
+        code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec", dont_inherit=True)
+        with redirect_stdout(out):
+            exec(code, names)
+    except Exception as error:
+        places = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(block.page)
+        ]
+        where = places[-1] if places else error.lineno if isinstance(error, SyntaxError) else block.line
+        raise block.error(f"line {where} raised {type(error).__name__}: {error}") from error
+    return out.getvalue()
+
+
+def run_commands(block: Block, directory: Path) -> str:
+    """What the commands of a block print on stdout."""
+    out = ""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        command = line.strip().removeprefix("$ ")
+        if not command or command.startswith("#"):
+            continue
+        name, *arguments = shlex.split(command, comments=True)
+        if name != "headway" or SHELL.search(command):
+            raise block.error(f"only plain headway commands can be run, not {command!r}")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "120"}
+        call = [sys.executable, "-m", "headway", *arguments]
+        done = subprocess.run(call, cwd=directory, env=environment, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            raise block.error(f"{command!r} ended with {done.returncode}: {done.stderr.strip()}")
+        out += done.stdout
+    return out
+
+
+def compare(block: Block, printed: str) -> None:
+    """Line by line, with a tolerance for numbers."""
+    if time := TIME.search(block.text):
+        raise block.error(f"a time ({time[0]!r}) is no output that can be compared; use a block without a language")
+    said, got = block.text.strip().splitlines(), printed.strip().splitlines()
+    for offset, (one, other) in enumerate(zip(said, got, strict=False)):
+        if not same(one, other):
+            raise block.error(f"line {block.line + offset} says {one!r}, but it prints {other!r}")
+    if len(said) != len(got):
+        raise block.error(f"the page shows {len(said)} lines, but {len(got)} are printed:\n{printed}")
+
+
+def same(said: str, got: str) -> bool:
+    """
+    >>> same("tensor([ 0.1234, 2.0000])", "tensor([0.1235, 2.0000])"), same("shape (2, 3)", "shape (2, 4)")
+    (True, False)
+    """
+    ours, theirs = ([" ".join(piece.split()) for piece in NUMBER.split(text)] for text in (said, got))
+    return len(ours) == len(theirs) and all(
+        close(one, other) if place % 2 else one == other
+        for place, (one, other) in enumerate(zip(ours, theirs, strict=True))
+    )
+
+
+def close(said: str, got: str) -> bool:
+    if re.fullmatch(r"[-+]?\d+", said):
+        return said == got
+    decimals = len(said.lower().partition("e")[0].partition(".")[2])
+    last = 1.01 * 10.0**-decimals if decimals >= 4 and "e" not in said.lower() else 0.0
+    return math.isclose(float(said), float(got), rel_tol=1e-3, abs_tol=max(1e-9, last))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert page.exists(), f"{page.name} is missing"
+    monkeypatch.chdir(tmp_path)
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    torch.seed()
+    try:
+        ran = run_page(page, tmp_path)
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_num_threads(threads)
+    assert ran or page.name != "README.md", "README.md has no code that runs"
+
+
+GOOD = """
+```python
+x = 1 / 3
+```
+1. in a list
+   ```python
+   print("x =", x)
+   print("all", 7)
+   ```
+   which prints
+   ```text
+   x  =  0.33333
+   all 7
+   ```
+```sh
+rm -rf everything
+```
+```text
+a drawing
+```
+```sh run
+# the version
+$ headway \\
+    --version
+```
+```output
+headway {version}
+```
+````text
+```python
+1 / 0
+```
+````
+"""
+
+BAD = {
+    "raises": (
+        "words\n\n```python\nx = 1\nx / 0\n```\n",
+        "bad.md:4: line 5 raised ZeroDivisionError: division by zero",
+    ),
+    "syntax": ("```python\nx = 1\nx =\n```\n", "bad.md:2: line 3 raised SyntaxError: invalid syntax"),
+    "value": ("```python\nprint('is', 0.5)\n```\n```text\nis 0.502\n```\n", "bad.md:5: line 5 says 'is 0.502', but it"),
+    "whole": (
+        "```python\nprint(1000001)\n```\n```text\n1000000\n```\n",
+        "bad.md:5: line 5 says '1000000', but it prints",
+    ),
+    "words": (
+        "```python\nprint('b 1.0')\n```\n```output\na 1.0\n```\n",
+        "bad.md:5: line 5 says 'a 1.0', but it prints",
+    ),
+    "fewer": ("```python\nprint('a\\nb')\n```\n```output\na\n```\n", "bad.md:5: the page shows 1 lines, but 2 are"),
+    "more": ("```python\nprint('a')\n```\n```output\na\nb\n```\n", "bad.md:5: the page shows 2 lines, but 1 are"),
+    "silent": ("```python\nx = 1\n```\n```output\na\n```\n", "bad.md:5: the page shows 1 lines, but 0 are"),
+    "alone": ("```output\na\n```\n", "bad.md:2: nothing ran before this output"),
+    "time": ("```python\nprint('3 ms')\n```\n```output\n3 ms\n```\n", "bad.md:5: a time ('3 ms') is no output"),
+    "open": ("```python\nx = 1\n", "bad.md:1: this block is never closed"),
+    "command": ("```sh run\nheadway bnech\n```\n", "bad.md:2: 'headway bnech' ended with 2: headway: there is no"),
+    "shell": ("```sh run\nheadway --version | cat\n```\n", "bad.md:2: only plain headway commands can be run"),
+    "other": ("```sh run\nrm -rf everything\n```\n", "bad.md:2: only plain headway commands can be run, not 'rm"),
+}
+
+
+def test_the_runner_passes_a_good_page(tmp_path: Path) -> None:
+    import headway
+
+    page = tmp_path / "good.md"
+    page.write_text(GOOD.replace("{version}", headway.__version__))
+    assert run_page(page, tmp_path) == 3
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_the_runner_finds_a_bad_page(case: str, tmp_path: Path) -> None:
+    text, problem = BAD[case]
+    page = tmp_path / "bad.md"
+    page.write_text(text)
+    with pytest.raises(DocsError, match=re.escape(problem)):
+        run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "got", "equal"),
+    [
+        ("0.0312", "0.0313", True),  # one unit of the last of four digits
+        ("0.31", "0.32", False),
+        ("[ 0.0000]", "[-0.0000]", True),
+        ("2.2e-16", "4.4e-16", True),
+        ("1.5e-3", "1.6e-3", False),
+        ("nan", "0.0", False),
+        ("L=5", "L=7", False),
+        ("float64", "float32", False),
+        ("1.0", "1.0005", True),
+        ("v1.2.3", "v1.2.4", False),
+        ("67,108,864", "67,108,865", False),
+        ("3", "3.0", False),
+        ("-1", "1", False),
+        ("a b", "ab", False),
+    ],
+)
+def test_numbers_have_a_tolerance_and_words_have_none(said: str, got: str, equal: bool) -> None:
+    assert same(said, got) is equal
