@@ -49,7 +49,9 @@ def keys_permute(mechanism: Mechanism, trial: Trial) -> float:
     """Keys and values permuted together, with their positions, change nothing."""
     order = torch.randperm(trial.call.k.shape[2], generator=trial.generator)
     out, q, k, v = outcome(mechanism.attend, trial.call)
-    return farthest([out, q, k[:, :, order], v[:, :, order]], outcome(mechanism.attend, part(trial.call, columns=order)))
+    return farthest(
+        [out, q, k[:, :, order], v[:, :, order]], outcome(mechanism.attend, part(trial.call, columns=order))
+    )
 
 
 def equivariant(mechanism: Mechanism, trial: Trial) -> float:

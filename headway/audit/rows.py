@@ -12,8 +12,8 @@ from headway.ops.attention.call import Call, Mechanism
 from headway.ops.mask import allowed, causal, padding
 from headway.ops.mask.pairs import ALL
 
-# What a hidden key may hold: nothing of it arrives, neither as it is nor by overflow.
-POISONS = (float("nan"), float("inf"), float("-inf"), 1e200)
+# What a hidden key may hold.
+POISONS = (float("nan"), float("inf"), float("-inf"))
 
 
 def queries_independent(mechanism: Mechanism, trial: Trial) -> float:
@@ -56,7 +56,7 @@ def padding_is_nothing(mechanism: Mechanism, trial: Trial) -> float:
 
 
 def quarantine(mechanism: Mechanism, trial: Trial) -> float:
-    """NaN, inf or an overflow in a key and its value arrives in no row that may not see it, nor in its gradients."""
+    """NaN or inf in a key and its value arrives in no row that may not see it, nor in the gradients of that row."""
     return max(_hidden_from_all(mechanism, trial), _hidden_from_some(mechanism, trial))
 
 
@@ -64,9 +64,7 @@ def _hidden_from_all(mechanism: Mechanism, trial: Trial) -> float:
     call = trial.call
     gone = torch.rand(len(call.k), call.k.shape[2], generator=trial.generator) < 0.3
     clean = narrowed(call, padding(keep=~gone))
-    return farthest(
-        outcome(mechanism.attend, clean), outcome(mechanism.attend, _poisoned(clean, gone, trial.seed))
-    )
+    return farthest(outcome(mechanism.attend, clean), outcome(mechanism.attend, _poisoned(clean, gone, trial.seed)))
 
 
 def _hidden_from_some(mechanism: Mechanism, trial: Trial) -> float:
@@ -74,9 +72,11 @@ def _hidden_from_some(mechanism: Mechanism, trial: Trial) -> float:
     seen = visible(call)
     gone = (torch.rand(len(call.k), call.k.shape[2], generator=trial.generator) < 0.2) & ~seen.all(2).all(1)
     rows = ~(seen & gone[:, None, None, :]).any(-1, keepdim=True)
-    before = outcome(mechanism.attend, call)
-    after = outcome(mechanism.attend, _poisoned(call, gone, trial.seed))
-    return max(distance(x.where(rows, 0), y.where(rows, 0)) for x, y in zip(before[:2], after[:2], strict=True))
+    # Rows that see the poison may hold anything, but without an upstream gradient they have no say in any gradient.
+    upstream = ripple(mechanism.attend(call)) * rows
+    before = outcome(mechanism.attend, call, upstream=upstream)
+    after = outcome(mechanism.attend, _poisoned(call, gone, trial.seed), upstream=upstream)
+    return max(distance(before[0].where(rows, 0), after[0].where(rows, 0)), farthest(before[1:], after[1:]))
 
 
 def empty_rows(mechanism: Mechanism, trial: Trial) -> float:

@@ -12,11 +12,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.config import SPECS, Local, Spatial, Spec
+from headway.config import Local, Spatial, Spec, read_spec
 from headway.ops.attention import MECHANISMS
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.mask import (
-    Mask, allowed, causal, dilated, padding, segments, selected, tiles, window,
+    Mask,
+    allowed,
+    causal,
+    dilated,
+    padding,
+    segments,
+    selected,
+    tiles,
+    window,
 )  # fmt: skip
 from headway.ops.mask.pairs import ALL
 from headway.ops.position import Alibi, Relative
@@ -74,17 +82,18 @@ def accepts(mechanism: Mechanism, call: Call) -> bool:
 
 
 def _spec(name: str, random: Random) -> Spec:
+    options: dict[str, Any] = {}
     grid = random.choice([(3, 5), (5, 3), (4, 5)])
     if name == "local":
-        spread = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
-        spread |= {"selected": random.choice([(), (1, 6)]), "global_tokens": random.random() < 0.4}
-        on_grid = {"window": (2, 3), "dilation": (1, random.choice([1, 2])), "grid": grid}
-        return Local(**(spread | (on_grid if random.random() < 0.5 else {})))
-    if name == "spatial":
-        return Spatial(grid=grid, window=random.choice([None, 2, (2, 3)]))
-    if name == "linear":
-        return SPECS[name](feature=random.choice(["elu", "relu", "exp", torch.exp]), chunk=random.choice([2, 3, 64]))
-    return SPECS[name]()
+        options = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
+        if random.random() < 0.5:
+            options = {"window": (2, 3), "dilation": (1, random.choice([1, 2])), "grid": grid}
+        options |= {"selected": random.choice([(), (1, 6)]), "global_tokens": random.random() < 0.4}
+    elif name == "spatial":
+        options = {"grid": grid, "window": random.choice([None, 2, (2, 3)])}
+    elif name == "linear":
+        options = {"feature": random.choice(["elu", "relu", "exp", torch.exp]), "chunk": random.choice([2, 3, 64])}
+    return read_spec(name, **options)
 
 
 def _tensors(spec: Spec, random: Random, generator: torch.Generator, same: bool | None) -> Call:

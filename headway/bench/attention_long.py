@@ -25,8 +25,6 @@ STEP = 4
 CHOSEN = tuple(range(0, 4096, 256))  # sixteen tokens that see and are seen by all
 GLOBAL = 16
 DENSE = "torch SDPA, dense causal"
-# A dense call may take a minute where bfloat16 has no instructions of its own: no warm-up, and one round if need be.
-PATIENCE: dict[str, Any] = {"longest": 10.0, "warmup": 0}
 MIB = 2**20
 
 
@@ -112,20 +110,23 @@ def _beside_dense(run: Run, pattern: Pattern, problem: Problem, times: int) -> R
         flops=problem.flops(pattern.pairs(problem.length)),
         bytes=problem.bytes,
         target=target,
-        **PATIENCE,
+        # A dense call may take a minute where bfloat16 has no instructions of its own: few rounds then, or one.
+        longest=8 * run.seconds,
+        warmup=0,
     )
 
 
 def _memory(run: Run, name: str, function: Function, problem: Problem) -> Iterator[Row]:
     """Beyond the output, beside |k|; and beside itself at half the length."""
-    keys = problem.tensors[1].nbytes / MIB
+    growth = _memory_growth(name, function, problem)
+    assert growth.headway is not None
     yield counted(
         replace(_row(name, problem), model=f"{name}, {problem.direction}, memory beyond the output", unit="MiB"),
-        measure(problem.call(function)).beyond / MIB,
-        {"|k|": keys},
+        growth.headway,
+        {"|k|": problem.tensors[1].nbytes / MIB},
         target=None if run.quick else Target("at most half of |k|", at_most=0.5),
     )
-    yield _memory_growth(name, function, problem)
+    yield growth
 
 
 def _memory_growth(name: str, function: Function, problem: Problem) -> Row:

@@ -8,6 +8,7 @@ from headway.bench.row import Row, more_is_better
 
 SUFFIXES = (".png", ".svg", ".pdf")
 BETTER, WORSE, NEUTRAL = "#2a7f9e", "#c8553d", "#8a8a8a"
+LEGEND = "blue: target met; red: missed; grey: unclear; black line: interquartile range"
 
 
 def require(path: Path) -> None:
@@ -23,20 +24,26 @@ def require(path: Path) -> None:
 def plot(rows: Sequence[Row], path: Path, *, title: str = "") -> None:
     """Two panels over the same rows: ratio to the best peer (logarithmic, 1 is equal) and share of the limit."""
     from matplotlib.figure import Figure  # an extra, and slow to import
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
-    drawn = [row for row in rows if row.ratio_to_best is not None][::-1]
-    figure = Figure(figsize=(11, 1.5 + 0.28 * max(1, len(drawn))), layout="constrained")
+    drawn = [row for row in rows if row.ratio_to_best is not None]
+    figure = Figure(figsize=(11, 1.6 + 0.2 * len(drawn)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
     places = range(len(drawn))
-    ratios = [row.ratio_to_best or 0.0 for row in drawn]
+    ratios = [row.ratio_to_best or 1.0 for row in drawn]
     errors = [ratio * (row.spread or 0.0) / 2 for ratio, row in zip(ratios, drawn, strict=True)]
-    left.barh(places, ratios, xerr=errors, color=[colour(row) for row in drawn], ecolor=NEUTRAL)
+    widths = [ratio - 1 for ratio in ratios]
+    left.barh(places, widths, left=1.0, xerr=errors, color=[colour(row) for row in drawn], ecolor="black")
     left.axvline(1.0, color="black", linewidth=0.8)
-    left.set(xscale="log", xlabel="headway / best peer (times and bytes: left of 1 is better)")
+    left.set(xscale="log", xlabel="headway / best peer", ylim=(len(drawn) - 0.4, -0.6))
     left.set_yticks(places, [f"{row.model}  {row.shape}  {row.precision}" for row in drawn], fontsize=7)
     right.barh(places, [row.share_of_limit or 0.0 for row in drawn], color=NEUTRAL)
-    right.set(xlabel="share of the machine's limit", xlim=(0, 1))
-    figure.suptitle(title, fontsize=9)
+    right.set(xlabel="share of limit", xlim=(0, 1))
+    left.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), major_formatter=FormatStrFormatter("%g"))
+    left.xaxis.set_minor_formatter(NullFormatter())
+    for axes in (left, right):
+        axes.grid(axis="x", alpha=0.3)
+    figure.suptitle(f"{title}\n{LEGEND}", fontsize=8)
     figure.savefig(path, dpi=150)
 
 

@@ -79,7 +79,7 @@ def run(
     say("measuring the machine")
     machine = measure()
     say(str(machine))
-    session = Run(machine, quick=quick, seconds=0.3 if quick else 2.0)
+    session = Run(machine, quick=quick, seconds=0.2 if quick else 1.5)
     rows = []
     for name, case in cases.items():
         for row in case(session):

@@ -78,7 +78,10 @@ class Attention(nn.Module):
         c, own = self.config, source is None
         keep = None if mask is None else kept_keys(mask)
         if positions is None and own:
-            positions = _places(None if state is None else state.following(x.shape[1]), keep)
+            following = None if state is None else state.following(x.shape[1])
+            if following is not None and following.shape[0] not in (1, x.shape[0]):
+                raise ValueError(f"this state holds {following.shape[0]} rows, and x has {x.shape[0]}")
+            positions = _places(following, keep)
         key_positions = positions if own and source_positions is None else source_positions
         x = zero_padding(x, keep) if own else x
         held = None if state is None else state.source

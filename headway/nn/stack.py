@@ -92,7 +92,7 @@ class EncoderDecoder(nn.Module):
     def decode(
         self,
         target: Float[Tensor, "B L D"],
-        memory: Float[Tensor, "B M O"],
+        memory: Float[Tensor, "B M E"],
         context: Context,
         states: Sequence[BlockState] | None = None,
     ) -> Float[Tensor, "B L O"]:

@@ -70,4 +70,15 @@ def _executed(sizes: Sizes, mask: Mask | None, pairs: Pairs) -> int:
     return sizes.heads * sum(tile.size(sizes.batch, sizes.queries, sizes.keys) for tile in tiles)
 
 
-MECHANISM = Mechanism("additive", reference, attend, weights, cost, laws=frozenset())
+MECHANISM = Mechanism(
+    "additive",
+    reference,
+    attend,
+    weights,
+    cost,
+    laws=frozenset({
+        "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
+        "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "equivariant", "causal",
+        "window_is_full",
+    }),
+)  # fmt: skip

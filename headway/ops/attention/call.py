@@ -26,8 +26,8 @@ class Call:
     v: Float[Tensor, "B G M W"]
     options: Spec
     mask: Mask | None = None
-    query_positions: Int[Tensor, "b L"] | None = None
-    key_positions: Int[Tensor, "b M"] | None = None
+    query_positions: Int[Tensor, "#B L"] | None = None
+    key_positions: Int[Tensor, "#B M"] | None = None
     scale: float | None = None
     bias: Float[Tensor, "#B #H #L #M"] | Bias | None = None
     softcap: float | None = None

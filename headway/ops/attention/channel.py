@@ -83,4 +83,13 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return Cost(dense, useful, dense, PER_SCORE * sizes.batch * sizes.heads * sizes.key_width * sizes.key_width)
 
 
-MECHANISM = Mechanism("channel", reference, attend, weights, cost, laws=frozenset())
+MECHANISM = Mechanism(
+    "channel",
+    reference,
+    attend,
+    weights,
+    cost,
+    laws=frozenset({
+        "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear", "equivariant",
+    }),
+)  # fmt: skip

@@ -178,4 +178,15 @@ def _width(spec: Linear, key_width: Number) -> Number:
     return spec.feature(torch.zeros(1, key_width)).shape[-1]
 
 
-MECHANISM = Mechanism("linear", reference, attend, weights, cost, laws=frozenset())
+MECHANISM = Mechanism(
+    "linear",
+    reference,
+    attend,
+    weights,
+    cost,
+    laws=frozenset({
+        "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
+        "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "equivariant", "causal",
+        "three_forms",
+    }),
+)  # fmt: skip

@@ -61,4 +61,15 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return softmax_cost(sizes, whole, pairs, tiles)
 
 
-MECHANISM = Mechanism("local", reference, attend, weights, cost, laws=frozenset())
+MECHANISM = Mechanism(
+    "local",
+    reference,
+    attend,
+    weights,
+    cost,
+    laws=frozenset({
+        "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
+        "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "causal", "window_is_full",
+        "flattened", "keys_shift",
+    }),
+)  # fmt: skip

@@ -92,5 +92,9 @@ MECHANISM = Mechanism(
     attend,
     weights,
     cost,
-    laws=frozenset(),
-)
+    laws=frozenset({
+        "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
+        "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "equivariant", "causal",
+        "window_is_full", "keys_shift",
+    }),
+)  # fmt: skip

@@ -130,4 +130,15 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return replace(whole, executed=executed)
 
 
-MECHANISM = Mechanism("spatial", reference, attend, weights, cost, laws=frozenset())
+MECHANISM = Mechanism(
+    "spatial",
+    reference,
+    attend,
+    weights,
+    cost,
+    laws=frozenset({
+        "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
+        "weights_are_output", "keys_permute", "queries_independent", "causal", "window_is_full", "flattened",
+        "keys_shift",
+    }),
+)  # fmt: skip

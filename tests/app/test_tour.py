@@ -1,0 +1,32 @@
+"""The table that `headway mechanisms` prints."""
+
+import json
+
+import pytest
+
+from headway.app.tour import stops
+from headway.cli import main
+from headway.ops.attention import MECHANISMS
+
+
+def test_every_mechanism_is_on_the_tour_and_right() -> None:
+    found = list(stops(side=6, heads=2, width=5))
+    assert {stop.name.split(",")[0] for stop in found} == set(MECHANISMS)
+    for stop in found:
+        assert stop.difference < 1e-4, stop.name
+        assert 0 < stop.useful_macs <= stop.executed_macs, stop.name
+    assert found[0].useful_macs == 2 * 36 * 36 * (5 + 5)
+
+
+def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mechanisms", "--side", "4", "--heads", "1", "--width", "3"]) == 0
+    assert "difference from" in capsys.readouterr().out
+    assert main(["mechanisms", "--side", "4", "--heads", "1", "--width", "3", "--json"]) == 0
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} >= {"softmax", "channel", "additive"}
+
+
+@pytest.mark.parametrize("wrong", [["--side", "1"], ["--side", "65"], ["--heads", "0"], ["--width", "-3"], ["--sid", "4"]])
+def test_wrong_sizes_are_one_sentence(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mechanisms", *wrong]) == 2
+    error = capsys.readouterr().err
+    assert wrong[0].lstrip("-") in error and "Traceback" not in error

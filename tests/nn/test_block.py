@@ -1,0 +1,99 @@
+"""Blocks: each order of norm and residual is the line it claims to be."""
+
+import pytest
+import torch
+
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
+from headway.nn import Block, Context, EncoderDecoder, LayerNorm, RMSNorm, Stack
+from headway.ops.mask import causal, padding
+
+D = 12
+
+
+def block(**changes: object) -> Block:
+    config = {
+        "attention": AttentionConfig(width=D, heads=3),
+        "cross": AttentionConfig(width=D, heads=2, source_width=7),
+        "feedforward": FeedForwardConfig(hidden=19, activation="relu"),
+    }
+    made = Block(BlockConfig(**{**config, **changes})).double()
+    for norm in (made.attention_norm, made.cross_norm, made.feedforward_norm):
+        for parameter in norm.parameters():
+            torch.nn.init.normal_(parameter)
+    return made
+
+
+def inputs() -> tuple[torch.Tensor, Context]:
+    x, source = torch.randn(2, 5, D).double(), torch.randn(2, 11, 7).double()
+    return x, Context(mask=causal(), source=source, source_mask=padding(lengths=[11, 4], total=11))
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_pre_norm(norm: str) -> None:
+    b, (x, c) = block(norm=norm), inputs()
+    y = x + b.attention(b.attention_norm(x), mask=c.mask)
+    y = y + b.cross(b.cross_norm(y), c.source, mask=c.source_mask)
+    y = y + b.feedforward(b.feedforward_norm(y))
+    assert torch.equal(b(x, c), y)
+    assert isinstance(b.attention_norm, LayerNorm if norm == "layer" else RMSNorm)
+
+
+def test_post_norm() -> None:
+    b, (x, c) = block(order="post"), inputs()
+    y = b.attention_norm(x + b.attention(x, mask=c.mask))
+    y = b.cross_norm(y + b.cross(y, c.source, mask=c.source_mask))
+    y = b.feedforward_norm(y + b.feedforward(y))
+    assert torch.equal(b(x, c), y)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_no_norm(residual: bool) -> None:
+    b, (x, c) = block(order="none", residual=residual), inputs()
+    keep = float(residual)
+    y = keep * x + b.attention(x, mask=c.mask)
+    y = keep * y + b.cross(y, c.source, mask=c.source_mask)
+    y = keep * y + b.feedforward(y)
+    torch.testing.assert_close(b(x, c), y)
+    assert not list(b.attention_norm.parameters())
+
+
+def test_dropout_acts_in_training_only() -> None:
+    b, (x, c) = block(dropout=0.5), inputs()
+    assert not torch.equal(b(x, c), b(x, c))
+    b.eval()
+    assert torch.equal(b(x, c), b(x, c))
+
+
+def test_a_stack_is_its_blocks_in_turn() -> None:
+    config = BlockConfig(attention=AttentionConfig(width=D, heads=3))
+    stack, x = Stack(StackConfig(block=config, layers=3, final_norm=True)).double(), torch.randn(2, 5, D).double()
+    y = x
+    for one in stack.blocks:
+        y = one(y)
+    assert torch.equal(stack(x), stack.norm(y))
+    assert len({id(p) for p in stack.parameters()}) == 3 * len(list(stack.blocks[0].parameters())) + 2
+
+
+def test_a_block_with_cross_attention_asks_for_its_source() -> None:
+    with pytest.raises(ValueError, match="attends to a source"):
+        block()(torch.randn(2, 5, D).double())
+
+
+def test_an_encoder_decoder_that_cannot_be() -> None:
+    plain = BlockConfig(attention=AttentionConfig(width=D, heads=3))
+    cross = AttentionConfig(width=D, source_width=7)
+    causal_own = AttentionConfig(width=D, heads=3, causal=True)
+    with pytest.raises(ValueError, match="cross and causal attention"):
+        EncoderDecoder(StackConfig(block=plain, layers=1), StackConfig(block=plain, layers=1))
+    with pytest.raises(ValueError, match="source of width 7, and the encoder gives 12"):
+        EncoderDecoder(
+            StackConfig(block=plain, layers=1),
+            StackConfig(block=BlockConfig(attention=causal_own, cross=cross), layers=1),
+        )
+
+
+def test_wrong_words_suggest_the_nearest() -> None:
+    with pytest.raises(ValueError, match="no norm 'layr'.*did you mean layer"):
+        Block(BlockConfig(attention=AttentionConfig(width=D), norm="layr"))
+    with pytest.raises(ValueError, match="did you mean residual"):
+        BlockConfig(attention=AttentionConfig(width=D), residuals=True)

@@ -1,0 +1,218 @@
+"""Caches: reading token by token, in chunks, ragged, reordered and joined gives what one full pass gives."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from headway.config import (
+    Additive,
+    AttentionConfig,
+    BlockConfig,
+    FeedForwardConfig,
+    Linear,
+    Local,
+    Rotary,
+    StackConfig,
+)
+from headway.nn import (
+    Attention,
+    BlockState,
+    Context,
+    Cross,
+    EncoderDecoder,
+    Growing,
+    Recurrent,
+    Rolling,
+    Stack,
+    new_state,
+)
+from headway.ops.mask import causal, padding
+
+D, LENGTH = 12, 17
+KINDS = {
+    "softmax": dict(kv_heads=3),
+    "rotary": dict(kv_heads=2, rotary=Rotary(), head_width=4, value_width=5),
+    "window": dict(mechanism=Local(window=4), kv_heads=2, rotary=Rotary(), head_width=4),
+    "dilated": dict(mechanism=Local(window=3, dilation=2)),
+    "selected": dict(mechanism=Local(window=3, selected=(0, 7))),
+    "linear": dict(mechanism=Linear(chunk=4), kv_heads=3, rotary=Rotary(), head_width=4),
+    "additive": dict(mechanism=Additive(), rotary=Rotary(), head_width=4),
+    "capped": dict(softcap=3.0),
+}
+
+
+def stack(kind: str, *, order: str = "pre", layers: int = 2) -> Stack:
+    attention = AttentionConfig(width=D, heads=6, causal=True, bias=True, **KINDS[kind])
+    hidden = FeedForwardConfig(hidden=19, gated=True, activation="silu")
+    block = BlockConfig(attention=attention, feedforward=hidden, norm="rms", order=order)
+    return Stack(StackConfig(block=block, layers=layers, final_norm=True)).double()
+
+
+def rows(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(found: Tensor, right: Tensor) -> None:
+    torch.testing.assert_close(found, right, atol=1e-11, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(cuts=st.lists(st.integers(1, LENGTH - 1), max_size=5, unique=True), seed=st.integers(0, 99))
+def test_any_split_equals_the_full_pass(kind: str, cuts: list[int], seed: int) -> None:
+    torch.manual_seed(seed)
+    model, x = stack(kind), rows(2, LENGTH, D)
+    edges = [0, *sorted(cuts), LENGTH]
+    with torch.no_grad():
+        states = model.new_states()
+        parts = [model(x[:, a:b], None, states) for a, b in zip(edges, edges[1:], strict=False)]
+        close(torch.cat(parts, 1), model(x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", ["pre", "post", "none"])
+def test_token_by_token_equals_the_full_pass(kind: str, order: str) -> None:
+    model, x = stack(kind, order=order), rows(2, LENGTH, D)
+    with torch.no_grad():
+        states = model.new_states()
+        close(torch.cat([model(x[:, t : t + 1], None, states) for t in range(LENGTH)], 1), model(x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_ragged_prompts_go_on_as_if_alone(kind: str, side: str) -> None:
+    """Prompts of 4, 9 and 1 tokens, NaN in the padding; then six steps together."""
+    model, x, lengths = stack(kind), rows(3, LENGTH, D), [4, 9, 1]
+    prompt = torch.full((3, 9, D), float("nan"), dtype=x.dtype)
+    places = [slice(9 - n, 9) if side == "left" else slice(0, n) for n in lengths]
+    for row, (n, place) in enumerate(zip(lengths, places, strict=True)):
+        prompt[row, place] = x[row, :n]
+    with torch.no_grad():
+        full, states = model(x), model.new_states()
+        out = model(prompt, Context(mask=padding(lengths=lengths, total=9, side=side)), states)
+        for row, (n, place) in enumerate(zip(lengths, places, strict=True)):
+            close(out[row, place], full[row, :n])
+        for step in range(6):
+            out = model(torch.stack([x[row, n + step] for row, n in enumerate(lengths)])[:, None], None, states)
+            close(out[:, 0], torch.stack([full[row, n + step] for row, n in enumerate(lengths)]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_reordered_dropped_repeated_and_joined(kind: str) -> None:
+    model, x = stack(kind), rows(4, LENGTH, D)
+    with torch.no_grad():
+        full = model(x)
+        first, second = model.new_states(), model.new_states()
+        model(x[:3, :7], None, first)
+        model(x[3:, :11], None, second)
+        for block in first:
+            block.own.select(torch.tensor([2, 0, 0]))
+        for ours, theirs in zip(first, second, strict=True):
+            ours.own.join(theirs.own)
+        who, at = [2, 0, 0, 3], [7, 7, 7, 11]
+        for step in range(5):
+            new = torch.stack([x[row, place + step] for row, place in zip(who, at, strict=True)])[:, None]
+            found = model(new, None, first)[:, 0]
+            close(found, torch.stack([full[row, place + step] for row, place in zip(who, at, strict=True)]))
+
+
+def test_kinds_of_state_and_what_they_hold() -> None:
+    make = lambda kind: new_state(AttentionConfig(width=D, heads=6, causal=True, **KINDS[kind]))  # noqa: E731
+    assert isinstance(make("softmax"), Growing) and isinstance(make("selected"), Growing)
+    assert isinstance(make("window"), Rolling) and make("window").window == 4
+    assert isinstance(make("dilated"), Rolling) and make("dilated").window == 5
+    assert isinstance(make("linear"), Recurrent)
+    with pytest.raises(ValueError, match="only causal attention"):
+        new_state(AttentionConfig(width=D))
+
+
+@pytest.mark.parametrize("kind", ["window", "linear"])
+def test_rolling_and_recurrent_do_not_grow(kind: str) -> None:
+    model, sizes = stack(kind), []
+    with torch.no_grad():
+        states = model.new_states()
+        for _ in range(40):
+            model(rows(2, 1, D), None, states)
+            sizes.append(states[0].own.nbytes)
+    assert sizes[-1] == sizes[10]
+
+
+def test_a_growing_cache_seldom_moves_and_computes_the_new_row_only() -> None:
+    """M4: one more token costs its own q, k, v and one row of scores; what is held stays where it is."""
+    attention = Attention(AttentionConfig(width=D, heads=6, causal=True)).double()
+    state, seen = Growing(capacity=64), []
+    attention.core.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    with torch.no_grad():
+        attention(rows(1, 30, D), state=state)
+        place = state._buffer.k.data_ptr()
+        for step in range(20):
+            attention(rows(1, 1, D), state=state)
+            assert state._buffer.k.data_ptr() == place
+            assert seen[-1].q.shape[2] == 1 and seen[-1].k.shape[2] == 31 + step
+
+
+def test_nan_written_as_padding_never_comes_back() -> None:
+    attention = Attention(AttentionConfig(width=D, heads=6, causal=True)).double()
+    state = Growing()
+    with torch.no_grad():
+        attention(torch.full((1, 3, D), float("nan"), dtype=torch.float64), mask=padding(lengths=[0], total=3), state=state)
+        assert bool(attention(rows(1, 2, D), state=state).isfinite().all())
+        assert state.lengths.tolist() == [2]
+
+
+def test_gradients_and_foreign_rows_are_refused() -> None:
+    attention = Attention(AttentionConfig(width=D, heads=6, causal=True)).double()
+    with pytest.raises(ValueError, match=r"torch.no_grad\(\)"):
+        attention(rows(1, 2, D), state=Growing())
+    with torch.no_grad():
+        state = Growing()
+        attention(rows(2, 2, D), state=state)
+        with pytest.raises(ValueError, match="holds 2 rows, and x has 3"):
+            attention(rows(3, 1, D), state=state)
+        with pytest.raises(ValueError, match="Growing state cannot take in rows of a Rolling"):
+            state.join(Rolling(3))
+        with pytest.raises(ValueError, match="no rows to join"):
+            state.join(Growing())
+
+
+def pair() -> EncoderDecoder:
+    own = AttentionConfig(width=D, heads=6, causal=True, rotary=Rotary(), head_width=4)
+    cross = AttentionConfig(width=D, heads=3, source_width=10)
+    hidden = FeedForwardConfig(hidden=19)
+    encoder = BlockConfig(attention=AttentionConfig(width=10, heads=2), feedforward=hidden, order="post")
+    decoder = BlockConfig(attention=own, cross=cross, feedforward=hidden, order="post")
+    return EncoderDecoder(StackConfig(block=encoder, layers=2), StackConfig(block=decoder, layers=3)).double()
+
+
+def test_encoder_decoder_token_by_token_projects_the_source_once() -> None:
+    model, source, target = pair(), rows(2, 7, 10), rows(2, 5, D)
+    mask = padding(lengths=[7, 4], total=7)
+    with torch.no_grad():
+        full = model(source, target, source_mask=mask)
+        memory, states = model.encode(source, mask), model.decoder.new_states()
+        calls = []
+        model.decoder.blocks[0].cross.key.register_forward_hook(lambda *_: calls.append(1))
+        found = [model.decode(target[:, t : t + 1], memory, Context(source_mask=mask), states) for t in range(5)]
+        close(torch.cat(found, 1), full)
+        assert len(calls) == 1 and isinstance(states[0].cross, Cross)
+        assert states[0].cross.lengths.tolist() == [7, 4]
+
+
+def test_padding_of_source_and_target_changes_nothing() -> None:
+    model, source, target = pair(), rows(1, 4, 10), rows(1, 5, D)
+    alone = model(source, target)
+    wide = torch.cat([source, torch.full((1, 3, 10), float("nan"), dtype=source.dtype)], 1)
+    long = torch.cat([torch.full((1, 2, D), float("inf"), dtype=target.dtype), target], 1)
+    beside = model(
+        wide, long, source_mask=padding(lengths=[4], total=7), target_mask=padding(lengths=[5], total=7, side="left")
+    )
+    close(beside[:, 2:], alone)
+    beside[:, 2:].sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+def test_states_belong_to_blocks() -> None:
+    model = stack("softmax")
+    with torch.no_grad(), pytest.raises(ValueError, match="shorter"):
+        model(rows(1, 2, D), Context(mask=causal()), [BlockState()])
