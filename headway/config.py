@@ -10,7 +10,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, model_validator
 
 Pair = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
 Extent = Annotated[int, Field(ge=1)] | Pair
@@ -25,7 +25,13 @@ class Frozen(BaseModel):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            raise ValueError(explain(error, type(self).__name__, type(self).model_fields)) from None
+            raise ValueError(explain(error, self.kind_or_name(), type(self).model_fields)) from None
+
+    @classmethod
+    def kind_or_name(cls) -> str:
+        """How a sentence calls it: a mechanism by its kind, everything else by its class."""
+        kind = cls.model_fields.get("kind")
+        return cls.__name__ if kind is None else str(kind.default)
 
 
 class Softmax(Frozen):
@@ -85,10 +91,10 @@ SPECS: dict[str, type[Spec]] = {
 _ANY_SPEC: TypeAdapter[Spec] = TypeAdapter(Annotated[Spec, Field(discriminator="kind")])
 
 
-def read_spec(given: "Spec | str | dict[str, Any]", **options: Any) -> Spec:
+def read_spec(given: "Frozen | str | dict[str, Any]", **options: Any) -> Any:
     """A mechanism's spec from its name and options, from a dict as in JSON, or as it is."""
-    if isinstance(given, BaseModel):
-        return given.model_copy(update=options) if not options else read_spec({**given.model_dump(), **options})
+    if isinstance(given, Frozen):
+        return type(given)(**{**given.model_dump(), **options}) if options else given
     fields = {"kind": given, **options} if isinstance(given, str) else {**given, **options}
     kind = fields.get("kind")
     if kind not in SPECS:
@@ -120,7 +126,7 @@ def explain(error: ValidationError, what: str, known: Any) -> str:
     if first["type"] == "missing":
         return f"{what} needs the option {name!r}"
     if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
+        return str(first.get("ctx", {}).get("error", first["msg"]))
     return f"{what} cannot take {name}={first['input']!r}: {first['msg'].lower()}"
 
 
@@ -156,7 +162,7 @@ class AttentionConfig(Frozen):
     softcap: float | None = None
     causal: bool = False
     rotary: Rotary | None = None
-    mechanism: Annotated[Spec, Field(discriminator="kind")] = Softmax()
+    mechanism: Annotated[Spec, Field(discriminator="kind")] | InstanceOf[Frozen] = Softmax()
 
     @model_validator(mode="before")
     @classmethod

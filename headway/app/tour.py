@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from headway.bench.clock import compare
-from headway.ops.attention import MECHANISMS, Call, attend_call, build
+from headway.ops.attention import Call, attend_call, build, record_of
 from headway.ops.mask import Mask, causal
 from headway.sizes import Cost
 
@@ -34,7 +34,7 @@ def stops(*, side: int = 24, heads: int = 8, width: int = 64, seed: int = 0) -> 
     """Every mechanism on a grid of side x side positions, each timed in turns with dense softmax attention."""
     calls = dict(_calls(side, heads, width, seed))
     for name, call in calls.items():
-        mechanism = MECHANISMS[call.options.kind]
+        mechanism = record_of(call)
         with torch.no_grad():
             found, right = attend_call(call), mechanism.reference(_double(call))
             timing = compare({name: _run(call), DENSE: _run(calls[DENSE])}, budget=0.3, least=5)

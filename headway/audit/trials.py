@@ -123,9 +123,9 @@ def _positions(
         return None, None
     rising = torch.randint(1, 3, (BATCH, 11), generator=generator).cumsum(1) - 3
     wild = torch.randint(-4, 13, (BATCH, 13), generator=generator), torch.randint(-4, 13, (1, 11), generator=generator)
-    cross = torch.arange(5, 12)[None], torch.arange(13)[None]
-    kinds = [(None, None), (rising, rising)] if same is not None else [(None, None), (rising, rising), wild, cross]
-    return random.choice(kinds)
+    cross, one = (torch.arange(-4, 13)[None], torch.arange(13)[None]), (torch.tensor([[8]]), torch.arange(13)[None])
+    own = [(None, None), (rising, rising)]
+    return random.choice(own if same is not None else [*own, wild, cross, one])
 
 
 def _masks(call: Call, random: Random, generator: torch.Generator) -> Iterator[Mask | None]:

@@ -4,9 +4,8 @@ Softmax, padding and modified scores stand here; what must grow with L and not w
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from headway.bench.agree import agree
 from headway.bench.attention_long import linear, local, patterns
+from headway.bench.kinds import KINDS, Kind
 from headway.bench.memory import measure
 from headway.bench.qkv import HEADS, Equation, Function, Problem
 from headway.bench.row import Row, Target, counted
@@ -26,55 +26,6 @@ PEER = "torch SDPA"
 SHORTEST = 2.0  # ms: below it the time of a call is mostly the call itself
 CAP = 20.0
 MIB = 2**20
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One way to call SDPA that keeps its flash kernel, and the same for headway."""
-
-    problem: Problem
-    theirs: dict[str, Any] = field(default_factory=dict)
-    ours: dict[str, Any] = field(default_factory=dict)
-    pairs: int = 0
-    extra: Tensor | None = None  # read besides q, k and v
-
-
-def full(problem: Problem) -> Kind:
-    return Kind(problem, pairs=problem.length**2)
-
-
-def causal_only(problem: Problem) -> Kind:
-    return Kind(problem, {"is_causal": True}, {"mask": causal()}, causal().count(problem.length))
-
-
-def boolean(problem: Problem) -> Kind:
-    draw = torch.Generator().manual_seed(5)
-    table = torch.rand(1, 1, problem.length, problem.length, generator=draw) < 0.75
-    return Kind(problem, {"attn_mask": table}, {"mask": table}, int(table.sum()), table)
-
-
-def biased(problem: Problem) -> Kind:
-    bias = replace(problem, backward=False).random(problem.heads, problem.length, problem.length, seed=7)
-    return Kind(problem, {"attn_mask": bias}, {"bias": bias}, problem.length**2, bias)
-
-
-def grouped(problem: Problem) -> Kind:
-    return Kind(replace(problem, kv_heads=2), {"enable_gqa": True}, pairs=problem.length**2)
-
-
-def cross(problem: Problem) -> Kind:
-    keys = problem.length * 3 // 4
-    return Kind(replace(problem, keys=keys), pairs=problem.length * keys)
-
-
-KINDS: dict[str, Callable[[Problem], Kind]] = {
-    "full": full,
-    "causal": causal_only,
-    "boolean mask": boolean,
-    "bias": biased,
-    "grouped heads": grouped,
-    "cross": cross,
-}
 
 
 def softmax(run: Run) -> Iterator[Row]:

@@ -63,7 +63,7 @@ PATTERNS = (
 
 def local(run: Run) -> Iterator[Row]:
     """The causal window: against dense, and against itself at half the length."""
-    length = 4096 if run.quick else 16384
+    length = 2048 if run.quick else 16384
     for precision, backward, times in (("float32", False, 8), ("float32", True, 8), ("bfloat16", True, 6)):
         yield _beside_dense(run, LOCAL, Problem(length, precision=precision, backward=backward), times)
     for backward in (False, True):
@@ -74,7 +74,7 @@ def local(run: Run) -> Iterator[Row]:
 
 def patterns(run: Run) -> Iterator[Row]:
     """The windows that are not plain, there."""
-    length = 4096 if run.quick else 16384
+    length = 2048 if run.quick else 16384
     for pattern in PATTERNS:
         for backward in (False, True):
             problem = Problem(length, backward=backward)

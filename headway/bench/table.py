@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from rich.markup import escape
 from rich.table import Table
 
 from headway.bench.row import Row
@@ -33,7 +34,7 @@ def cells(row: Row) -> list[str]:
     peer = "" if row.best_peer is None else f"{row.best_peer} {_figure(row.peers[row.best_peer], row.unit)}"
     colour = COLOURS.get(row.verdict or "")
     return [
-        row.model if not row.note else f"{row.model}\n[dim]{row.note}[/dim]",
+        row.model if not row.note else f"{row.model}\n[dim]{escape(row.note)}[/dim]",
         row.shape,
         row.precision,
         _figure(row.headway, row.unit),

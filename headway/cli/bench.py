@@ -21,9 +21,14 @@ def bench(
 ) -> int:
     """Time headway beside its peers, in one run.
 
-    Outputs are compared before times; contenders take turns, round by round; every figure is a median with its spread,
-    held against the limits of this machine, measured in the same run, and against the target of its row. The exit code
-    is 1 when a row could not be measured, for example because two contenders disagree.
+    Outputs are compared before times. Contenders take turns, round by round;
+    every figure is a median with its spread, held against the limits of this
+    machine, measured in the same run, and against the target of its row.
+
+    A ratio is headway / best peer, the median over rounds: of times and bytes
+    below 1 is better, of rates above 1. A row on growth has headway itself at
+    half the length as its peer. The exit code is 1 when a row could not be
+    measured, for example because two contenders disagree.
 
     For example:
 

@@ -63,7 +63,14 @@ def _print_table(stops, title: str) -> None:
     console = console if console.is_terminal else Console(width=120)
     table = Table(title=title, title_justify="left")
     table.add_column("mechanism")
-    for name in ("difference from\nreference", "MACs\nuseful", "MACs\nexecuted", "other\nFLOPs", "ms", "x dense\nsoftmax"):
+    for name in (
+        "difference from\nreference",
+        "MACs\nuseful",
+        "MACs\nexecuted",
+        "other\nFLOPs",
+        "ms",
+        "x dense\nsoftmax",
+    ):
         table.add_column(name, justify="right")
     for stop in stops:
         macs = (f"{value / 1e6:,.1f} M" for value in (stop.useful_macs, stop.executed_macs, stop.other_flops))

@@ -104,7 +104,9 @@ class Attention(nn.Module):
             return x
         positions = torch.arange(x.shape[2], device=x.device) if positions is None else positions
         width = rotary.width or self.config.head_width
-        table = rotary_table(positions, width=width, base=rotary.base, dtype=torch.promote_types(x.dtype, torch.float32))
+        table = rotary_table(
+            positions, width=width, base=rotary.base, dtype=torch.promote_types(x.dtype, torch.float32)
+        )
         return apply_rotary(x, table, interleaved=rotary.interleaved)
 
     def _check(self, x: Tensor, source: Tensor | None) -> None:
@@ -115,7 +117,9 @@ class Attention(nn.Module):
         if source is None and c.source_width != c.width:
             raise ValueError(f"this layer attends to a source of width {c.source_width}; pass it as source=")
         if source is not None and source.shape[-1] != given:
-            raise ValueError(f"this layer attends to a source of width {given}, and source has width {source.shape[-1]}")
+            raise ValueError(
+                f"this layer attends to a source of width {given}, and source has width {source.shape[-1]}"
+            )
 
 
 def _split(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B H L K"]:

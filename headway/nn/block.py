@@ -1,6 +1,6 @@
 """A Transformer block: attention, optional cross-attention, feed-forward, each as a branch of the residual stream.
 
-    pre:   x + f(norm(x))        post:   norm(x + f(x))        none:   x + f(x)        without residual:   f(x)
+pre:   x + f(norm(x))        post:   norm(x + f(x))        none:   x + f(x)        without residual:   f(x)
 """
 
 from dataclasses import dataclass

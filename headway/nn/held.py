@@ -105,7 +105,7 @@ class Held(ABC):
         if self._ragged:
             mask = padding(keep=now.keep) if mask is None else mask & padding(keep=now.keep)
         if mask is not None:
-            mask.check(*call.q.shape[:3], self.columns)
+            mask.check(call.q.shape[0], call.q.shape[1], call.q.shape[2], self.columns)
         # Queries that nobody placed are not compared with keys by position: the mask then refuses to guess.
         positions = None if call.query_positions is None else now.positions
         return replace(call, k=now.k, v=now.v, mask=mask, key_positions=positions, bounds=self._bounds)

@@ -39,9 +39,7 @@ class Stack(nn.Module):
     def new_states(self) -> list[BlockState]:
         """An empty cache for every block, of the smallest kind that serves its attention."""
         b = self.config.block
-        return [
-            BlockState(own=new_state(b.attention), cross=None if b.cross is None else Cross()) for _ in self.blocks
-        ]
+        return [BlockState(own=new_state(b.attention), cross=None if b.cross is None else Cross()) for _ in self.blocks]
 
 
 def new_state(config: AttentionConfig) -> State:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.nn.held import Columns, Core, Held
+from headway.nn.held import Core, Held
 from headway.ops.attention import Call
 from headway.ops.attention.linear import running
 from headway.ops.mask.kernel import kept_keys

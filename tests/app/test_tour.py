@@ -25,7 +25,9 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
     assert {row["name"] for row in json.loads(capsys.readouterr().out)} >= {"softmax", "channel", "additive"}
 
 
-@pytest.mark.parametrize("wrong", [["--side", "1"], ["--side", "65"], ["--heads", "0"], ["--width", "-3"], ["--sid", "4"]])
+@pytest.mark.parametrize(
+    "wrong", [["--side", "1"], ["--side", "65"], ["--heads", "0"], ["--width", "-3"], ["--sid", "4"]]
+)
 def test_wrong_sizes_are_one_sentence(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mechanisms", *wrong]) == 2
     error = capsys.readouterr().err

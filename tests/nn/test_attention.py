@@ -12,7 +12,7 @@ from headway.nn import Attention
 from headway.ops.attention import Call
 from headway.ops.mask import Mask, allowed, causal, padding, window
 
-B, L, M, D, E, H, G, K, W, O = 2, 5, 7, 12, 13, 6, 3, 11, 17, 19
+B, L, M, D, E, H, G, K, W, OUT = 2, 5, 7, 12, 13, 6, 3, 11, 17, 19
 NAN = float("nan")
 
 
@@ -48,10 +48,12 @@ def by_hand(attention: Attention, x: Tensor, source: Tensor, table: np.ndarray) 
 
 
 CONFIGURATIONS = {
-    "M1: key width U, value width J/K, no scale, no output": dict(head_width=K, value_width=D // H, scale=1.0, project=False),
+    "M1: key width U, value width J/K, no scale, no output": dict(
+        head_width=K, value_width=D // H, scale=1.0, project=False
+    ),
     "M3: biases": dict(heads=1, bias=True, scale=1.0, project=False),
     "M8: widths of source and target free": dict(heads=1, source_width=E, head_width=K, value_width=W, project=False),
-    "M10: projected to a free width": dict(head_width=K, value_width=W, output_width=O, output_bias=True),
+    "M10: projected to a free width": dict(head_width=K, value_width=W, output_width=OUT, output_bias=True),
     "M12: multi-head": dict(bias=True, output_bias=True),
     "grouped": dict(kv_heads=G, bias=True),
 }
@@ -66,7 +68,11 @@ def test_configuration_agrees_with_numpy(name: str, masked: str) -> None:
     keys = M if cross else L
     keep = torch.ones(B, keys, dtype=torch.bool)
     keep[1, 3:] = False
-    table = {"none": torch.ones(B, L, keys), "causal": torch.ones(B, L, keys).tril(), "padded": keep[:, None].expand(-1, L, -1)}
+    table = {
+        "none": torch.ones(B, L, keys),
+        "causal": torch.ones(B, L, keys).tril(),
+        "padded": keep[:, None].expand(-1, L, -1),
+    }
     mask = {"none": None, "causal": causal(), "padded": padding(keep=keep)}[masked]
     places = torch.arange(L) if cross else None
     found = attention(
@@ -103,13 +109,13 @@ def test_impossible_configurations(config: dict, sentence: str) -> None:
 
 
 def test_residuals_and_stacks_need_one_size_and_say_so() -> None:
-    uneven = AttentionConfig(width=D, heads=H, output_width=O)
+    uneven = AttentionConfig(width=D, heads=H, output_width=OUT)
     with pytest.raises(ValueError, match=r"a residual adds .* width 12 to 19"):
         BlockConfig(attention=uneven)
     bare = BlockConfig(attention=uneven, residual=False, order="none")
     with pytest.raises(ValueError, match=r"a stack feeds .* width 12 to 19"):
         StackConfig(block=bare, layers=2)
-    assert StackConfig(block=bare, layers=1).block.output_width == O
+    assert StackConfig(block=bare, layers=1).block.output_width == OUT
 
 
 def test_wrong_inputs_name_the_widths() -> None:
@@ -225,7 +231,9 @@ def test_masks_compose_with_the_layers_own_causality() -> None:
     attention = layer(causal=True)
     x = rows(B, L, D)
     table = torch.ones(L, L, dtype=torch.bool).tril() & ~torch.ones(L, L, dtype=torch.bool).tril(-2)
-    torch.testing.assert_close(attention(x, mask=window(2)), layer_like(attention, causal=False)(x, mask=allowed(table)))
+    torch.testing.assert_close(
+        attention(x, mask=window(2)), layer_like(attention, causal=False)(x, mask=allowed(table))
+    )
 
 
 def layer_like(attention: Attention, **changes: object) -> Attention:

@@ -69,7 +69,11 @@ def bare(w: dict[str, np.ndarray], *, feedforward: bool) -> Block:
     attention = AttentionConfig(width=WIDTH, heads=1, scale=1.0, project=False)
     hidden = FeedForwardConfig(hidden=HIDDEN, activation="relu") if feedforward else None
     block = Block(BlockConfig(attention=attention, feedforward=hidden, order="none", residual=False)).double()
-    tensors = {"attention.query.weight": w["Wq"].T, "attention.key.weight": w["Wk"].T, "attention.value.weight": w["Wv"].T}
+    tensors = {
+        "attention.query.weight": w["Wq"].T,
+        "attention.key.weight": w["Wk"].T,
+        "attention.value.weight": w["Wv"].T,
+    }
     if feedforward:
         tensors |= {"feedforward.up.weight": w["Wh"].T, "feedforward.up.bias": w["bh"]}
         tensors |= {"feedforward.down.weight": w["Wo"].T, "feedforward.down.bias": w["bo"]}

@@ -93,7 +93,7 @@ def test_an_encoder_decoder_that_cannot_be() -> None:
 
 
 def test_wrong_words_suggest_the_nearest() -> None:
-    with pytest.raises(ValueError, match="no norm 'layr'.*did you mean layer"):
+    with pytest.raises(ValueError, match=r"no norm 'layr'.*did you mean layer"):
         Block(BlockConfig(attention=AttentionConfig(width=D), norm="layr"))
     with pytest.raises(ValueError, match="did you mean residual"):
         BlockConfig(attention=AttentionConfig(width=D), residuals=True)

@@ -1,5 +1,7 @@
 """Caches: reading token by token, in chunks, ragged, reordered and joined gives what one full pass gives."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -66,7 +68,7 @@ def test_any_split_equals_the_full_pass(kind: str, cuts: list[int], seed: int) -
     edges = [0, *sorted(cuts), LENGTH]
     with torch.no_grad():
         states = model.new_states()
-        parts = [model(x[:, a:b], None, states) for a, b in zip(edges, edges[1:], strict=False)]
+        parts = [model(x[:, a:b], None, states) for a, b in pairwise(edges)]
         close(torch.cat(parts, 1), model(x))
 
 
@@ -156,7 +158,9 @@ def test_nan_written_as_padding_never_comes_back() -> None:
     attention = Attention(AttentionConfig(width=D, heads=6, causal=True)).double()
     state = Growing()
     with torch.no_grad():
-        attention(torch.full((1, 3, D), float("nan"), dtype=torch.float64), mask=padding(lengths=[0], total=3), state=state)
+        attention(
+            torch.full((1, 3, D), float("nan"), dtype=torch.float64), mask=padding(lengths=[0], total=3), state=state
+        )
         assert bool(attention(rows(1, 2, D), state=state).isfinite().all())
         assert state.lengths.tolist() == [2]
 

@@ -11,14 +11,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Spec
+from headway.config import Frozen, nearest, read_spec
 from headway.ops.attention import additive, channel, linear, local, softmax, spatial
 from headway.ops.attention.call import Call, Mechanism, build
 from headway.ops.mask import Mask, causal
 from headway.ops.mask.pairs import ALL
 from headway.ops.position import Bias
 
-__all__ = ["MECHANISMS", "Call", "Mechanism", "attend", "attend_call", "build", "causal", "torch", "weights"]
+__all__ = [
+    "MECHANISMS",
+    "Call",
+    "Mechanism",
+    "attend",
+    "attend_call",
+    "build",
+    "causal",
+    "record_of",
+    "torch",
+    "weights",
+]
 
 MECHANISMS: dict[str, Mechanism] = {
     "softmax": softmax.MECHANISM,
@@ -36,7 +47,7 @@ def attend(
     v: Float[Tensor, "B G M W"],
     *,
     mask: Mask | Tensor | None = None,
-    mechanism: Spec | str = "softmax",
+    mechanism: Mechanism | Frozen | str = "softmax",
     scale: float | None = None,
     bias: Tensor | Bias | None = None,
     softcap: float | None = None,
@@ -45,21 +56,40 @@ def attend(
     vector: Tensor | None = None,
     **options: Any,
 ) -> Float[Tensor, "B H L W"]:
-    """What each query gathers from the keys it may see, by the mechanism named (options are the mechanism's own)."""
-    return attend_call(
-        build(
-            q, k, v, mask=mask, mechanism=mechanism, scale=scale, bias=bias, softcap=softcap, vector=vector,
-            query_positions=query_positions, key_positions=key_positions, options=options,
-        )
+    """What each query gathers from the keys it may see.
+
+    The mechanism is a name, a spec, or a record of your own; options are the mechanism's.
+    """
+    record, spec = _resolve(mechanism, options)
+    call = build(
+        q, k, v, mask=mask, mechanism=spec, scale=scale, bias=bias, softcap=softcap, vector=vector,
+        query_positions=query_positions, key_positions=key_positions, options={},
     )  # fmt: skip
+    return attend_call(call, record)
 
 
-def attend_call(call: Call) -> Float[Tensor, "B H L W"]:
+def attend_call(call: Call, record: Mechanism | None = None) -> Float[Tensor, "B H L W"]:
     """A call through the fast path of its mechanism; an axis of size 0 has nothing to compute."""
     if 0 in (*call.q.shape[:3], call.k.shape[2]):
         # Kept in the graph, so that gradients of an empty batch are zeros instead of an error.
         return call.q.sum(-1, keepdim=True).expand(*call.q.shape[:3], call.v.shape[3]) * 0
-    return MECHANISMS[call.options.kind].attend(call)
+    return (record or record_of(call)).attend(call)
+
+
+def record_of(call: Call) -> Mechanism:
+    """The mechanism that the call's options belong to."""
+    return next(record for record in MECHANISMS.values() if isinstance(call.options, record.spec))
+
+
+def _resolve(mechanism: Mechanism | Frozen | str, options: dict[str, Any]) -> tuple[Mechanism | None, Frozen]:
+    if isinstance(mechanism, str):
+        if mechanism not in MECHANISMS:
+            hint = nearest(mechanism, MECHANISMS)
+            raise ValueError(f"there is no mechanism {mechanism!r}{hint}; there are {', '.join(MECHANISMS)}")
+        mechanism = MECHANISMS[mechanism]
+    if isinstance(mechanism, Mechanism):
+        return mechanism, mechanism.spec(**options)
+    return None, read_spec(mechanism, **options)
 
 
 def weights(
@@ -68,7 +98,7 @@ def weights(
     v: Float[Tensor, "B G M W"],
     *,
     mask: Mask | Tensor | None = None,
-    mechanism: Spec | str = "softmax",
+    mechanism: Mechanism | Frozen | str = "softmax",
     scale: float | None = None,
     bias: Tensor | Bias | None = None,
     softcap: float | None = None,
@@ -80,8 +110,9 @@ def weights(
     **options: Any,
 ) -> Float[Tensor, "B h l M"]:
     """The matrix one would draw, for the rows and heads asked: B H L M, or channels x channels."""
+    record, spec = _resolve(mechanism, options)
     call = build(
-        q, k, v, mask=mask, mechanism=mechanism, scale=scale, bias=bias, softcap=softcap, vector=vector,
-        query_positions=query_positions, key_positions=key_positions, options=options,
+        q, k, v, mask=mask, mechanism=spec, scale=scale, bias=bias, softcap=softcap, vector=vector,
+        query_positions=query_positions, key_positions=key_positions, options={},
     )  # fmt: skip
-    return MECHANISMS[call.options.kind].weights(call, rows, heads)
+    return (record or record_of(call)).weights(call, rows, heads)

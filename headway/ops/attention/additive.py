@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Spec
+from headway.config import Additive, Spec
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import block_of, expand, extras_of, row_of, weights_of
 from headway.ops.attention.fused import calm
@@ -72,6 +72,7 @@ def _executed(sizes: Sizes, mask: Mask | None, pairs: Pairs) -> int:
 
 MECHANISM = Mechanism(
     "additive",
+    Additive,
     reference,
     attend,
     weights,

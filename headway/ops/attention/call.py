@@ -1,4 +1,4 @@
-"""One attention call, checked once: everything that attend, weights, capture and cost need to speak of the same thing."""
+"""One attention call, checked once: all that attend, weights, capture and cost need to speak of the same thing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.config import Spec, read_spec
+from headway.config import Frozen, read_spec
 from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
@@ -24,7 +24,7 @@ class Call:
     q: Float[Tensor, "B H L K"]
     k: Float[Tensor, "B G M K"]
     v: Float[Tensor, "B G M W"]
-    options: Spec
+    options: Frozen
     mask: Mask | None = None
     query_positions: Int[Tensor, "#B L"] | None = None
     key_positions: Int[Tensor, "#B M"] | None = None
@@ -72,10 +72,11 @@ class Mechanism:
     """One way to attend: its equation, its fast path, the matrix one would draw, its price, the laws it claims."""
 
     name: str
+    spec: type[Frozen]
     reference: Callable[[Call], Tensor]
     attend: Callable[[Call], Tensor]
     weights: Callable[[Call, slice, slice], Tensor]
-    cost: Callable[[Sizes, Mask | None, Spec, Pairs], Cost]
+    cost: Callable[[Sizes, Mask | None, Any, Pairs], Cost]
     laws: frozenset[str]
 
 
@@ -85,7 +86,7 @@ def build(
     v: Tensor,
     *,
     mask: Mask | Tensor | None = None,
-    mechanism: Spec | str = "softmax",
+    mechanism: Frozen | str = "softmax",
     query_positions: Tensor | None = None,
     key_positions: Tensor | None = None,
     options: dict[str, Any],
@@ -124,7 +125,9 @@ def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
     if q.shape[3] != k.shape[3]:
         raise ValueError(f"q has width {q.shape[3]} and k has width {k.shape[3]}: a score needs the same K in both")
     if k.shape[1:3] != v.shape[1:3]:
-        raise ValueError(f"k has G M = {tuple(k.shape[1:3])} and v has {tuple(v.shape[1:3])}: a value belongs to each key")
+        raise ValueError(
+            f"k has G M = {tuple(k.shape[1:3])} and v has {tuple(v.shape[1:3])}: a value belongs to each key"
+        )
     if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
         raise ValueError(f"{k.shape[1]} key/value heads do not divide {q.shape[1]} query heads")
 
@@ -156,5 +159,7 @@ def _check_modifiers(
             raise ValueError(f"bias is added to the scores; a {bias.dtype} table of who may attend is passed as mask=")
         if bias.ndim != 4 or any(have not in (1, want) for have, want in zip(bias.shape, sizes, strict=True)):
             raise ValueError(f"bias of shape {tuple(bias.shape)} does not broadcast to B H L M = {sizes}")
-    if vector is not None and (vector.ndim != 2 or vector.shape[0] not in (1, sizes[1]) or vector.shape[1] != q.shape[3]):
+    if vector is not None and (
+        vector.ndim != 2 or vector.shape[0] not in (1, sizes[1]) or vector.shape[1] != q.shape[3]
+    ):
         raise ValueError(f"vector of shape {tuple(vector.shape)} does not fit H K = ({sizes[1]}, {q.shape[3]})")

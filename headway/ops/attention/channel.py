@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Spec
+from headway.config import Channel, Spec
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import expand
 from headway.ops.attention.price import PER_SCORE
@@ -58,7 +58,9 @@ def _prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:
 def _refuse(call: Call) -> None:
     sizes = call.sizes
     if sizes.queries != sizes.keys:
-        raise ValueError(f"channel attention sums over positions: {sizes.queries} queries cannot meet {sizes.keys} keys")
+        raise ValueError(
+            f"channel attention sums over positions: {sizes.queries} queries cannot meet {sizes.keys} keys"
+        )
     if sizes.key_width != sizes.value_width:
         raise ValueError(
             f"channel attention averages value channels by key channels: K = {sizes.key_width} and W = "
@@ -85,6 +87,7 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
 
 MECHANISM = Mechanism(
     "channel",
+    Channel,
     reference,
     attend,
     weights,

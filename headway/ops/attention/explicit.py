@@ -35,16 +35,17 @@ def normalise(scores: Float[Tensor, "B H L M"], table: Bool[Tensor, "#B #H L M"]
     """Softmax over the allowed keys; a row that may see nothing has weights 0 and gradients 0, never NaN."""
     if table is None:
         return scores.softmax(-1)
-    empty = ~table.any(-1, keepdim=True)
+    held, empty = scores.masked_fill(~table, float("-inf")), ~table.any(-1, keepdim=True)
+    if not bool(empty.any()):
+        return held.softmax(-1)
     # An empty row is softmaxed over zeros and wiped afterwards: exp(-inf - -inf) would be NaN in the gradient too.
-    held = scores.masked_fill(~table, float("-inf")).masked_fill(empty, 0)
-    return held.softmax(-1).masked_fill(~table, 0)
+    return held.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0)
 
 
-def modify(scores: Tensor, call: Call, pairs: Pairs, bias: Tensor | None) -> Tensor:
-    """cap · tanh(scores / cap), then the bias."""
+def modify(scores: Tensor, call: Call, bias: Tensor | None) -> Tensor:
+    """cap · tanh(scores / cap), then the bias. In place, since the scores are nobody else's."""
     if call.softcap is not None:
-        scores = call.softcap * torch.tanh(scores / call.softcap)
+        scores = scores.div_(call.softcap).tanh_() * call.softcap
     return scores if bias is None else scores + bias.to(scores.dtype)
 
 
@@ -72,7 +73,7 @@ def block_of(call: Call, raw: Raw) -> Callable[..., Tensor]:
         parameters, vector = _split(call, extras)
         pairs = call.pairs.at(tile.batch, tile.rows, tile.columns)
         scores = raw(call, q.to(dtype), k.to(dtype), vector)
-        scores = modify(scores, call, pairs, bias_at(call.bias, parameters, pairs))
+        scores = modify(scores, call, bias_at(call.bias, parameters, pairs))
         table = None if call.mask is None else call.mask.at(pairs)
         return average(normalise(scores, table), v.to(dtype)).to(q.dtype)
 
@@ -89,7 +90,7 @@ def weights_of(call: Call, rows: slice, heads: slice, raw: Raw) -> Float[Tensor,
     q, k = call.q[:, heads, rows].to(call.dtype), call.k.index_select(1, group).to(call.dtype)
     bias, table = bias_at(call.bias, parameters, pairs), None if call.mask is None else call.mask.at(pairs)
     vector = vector if vector is None or vector.shape[0] == 1 else vector[heads]
-    scores = modify(raw(call, q, k, vector), call, pairs, _heads(bias, heads))
+    scores = modify(raw(call, q, k, vector), call, _heads(bias, heads))
     return normalise(scores, _heads(table, heads))
 
 
@@ -102,7 +103,7 @@ def row_of(call: Call, raw: Raw) -> Row:
         seen = table.mT  # B H M 1
         keys = torch.where(seen, expand(k, heads).to(dtype), 0.0)
         scores = raw(call, q.to(dtype), keys, vector)
-        scores = modify(scores, call, pairs, bias_at(call.bias, parameters, pairs))
+        scores = modify(scores, call, bias_at(call.bias, parameters, pairs))
         return normalise(scores, table) @ torch.where(seen, expand(v, heads).to(dtype), 0.0)
 
     return row

@@ -123,16 +123,16 @@ def _plain(tile: Tile) -> bool:
 def trusted(device: str, dtype: torch.dtype) -> bool:
     """A canary: whether this kernel gives 0 for a row that sees nothing, in gradients too, and takes causality and
     padding together. Versions and devices differ; where it does not sing, scores are written out."""
-    q, k, v = (torch.linspace(-1, 1, 5 * 8, device=device, dtype=dtype).view(1, 1, 5, 8) for _ in range(3))
+    x = torch.linspace(-1, 1, 5 * 8, device=device, dtype=dtype).view(1, 1, 5, 8)
     keep = torch.tensor([False, False, True, True, False], device=device)
     allow = keep & torch.ones(5, 5, dtype=torch.bool, device=device).tril()
     try:
         with torch.enable_grad():
-            inputs = [x.clone().requires_grad_() for x in (q, k, v)]
-            out = F.scaled_dot_product_attention(*inputs, keep[None, None, None], is_causal=True)
-            found = [out, *torch.autograd.grad(out.sum() + out[0, 0, 2].sum(), inputs)]
+            q, k, v = (x.clone().requires_grad_() for _ in range(3))
+            out = F.scaled_dot_product_attention(q, k, v, keep[None, None, None], is_causal=True)
+            found = [out, *torch.autograd.grad(out.sum() + out[0, 0, 2].sum(), (q, k, v))]
     except RuntimeError:
         return False
-    weights = (q @ k.mT * 8**-0.5).float().masked_fill(~allow, float("-inf")).softmax(-1).nan_to_num(0)
-    silent = all(bool(x.isfinite().all()) for x in found) and not bool(out[0, 0, :2].any())
-    return silent and bool(((weights.to(dtype) @ v) - out).abs().max() < 0.05)
+    weights = (x @ x.mT * 8**-0.5).float().masked_fill(~allow, float("-inf")).softmax(-1).nan_to_num(0)
+    silent = all(bool(part.isfinite().all()) for part in found) and not bool(out[0, 0, :2].any())
+    return silent and bool(((weights.to(dtype) @ x) - out).abs().max() < 0.05)

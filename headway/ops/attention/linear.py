@@ -37,7 +37,9 @@ def feature_of(spec: Linear) -> Feature:
         return spec.feature
     if spec.feature not in FEATURES:
         hint = nearest(spec.feature, FEATURES)
-        raise ValueError(f"there is no feature map {spec.feature!r}{hint}; there are {', '.join(FEATURES)}, or a function")
+        raise ValueError(
+            f"there is no feature map {spec.feature!r}{hint}; there are {', '.join(FEATURES)}, or a function"
+        )
     return FEATURES[spec.feature]
 
 
@@ -180,6 +182,7 @@ def _width(spec: Linear, key_width: Number) -> Number:
 
 MECHANISM = Mechanism(
     "linear",
+    Linear,
     reference,
     attend,
     weights,

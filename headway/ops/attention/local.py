@@ -1,4 +1,4 @@
-"""Local attention: softmax over near keys, on a sequence or a grid (windows: arXiv:2004.05150; grids: arXiv:2204.07143).
+"""Local attention: softmax over near keys, on a sequence (arXiv:2004.05150) or on a grid (arXiv:2204.07143).
 
     A = softmax(q kᵀ · scale  where |i - j| < window)        out = A v
 
@@ -63,6 +63,7 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
 
 MECHANISM = Mechanism(
     "local",
+    Local,
     reference,
     attend,
     weights,

@@ -1,4 +1,4 @@
-"""One query at a time: the reference that defines what is right, and the careful path for inputs that are not finite."""
+"""One query at a time: the reference that defines what is right, and the careful path for what is not finite."""
 
 import torch
 from jaxtyping import Bool, Float

@@ -99,7 +99,9 @@ class _Layout:
             yield slice(0, self.first), slice(0, self.first)
         for row in range(step[0]):
             for column in range(step[1]):
-                yield from _rectangles(index[row :: step[0], column :: step[1]], reach, (side[0], side[1]), self._causal())
+                yield from _rectangles(
+                    index[row :: step[0], column :: step[1]], reach, (side[0], side[1]), self._causal()
+                )
 
     def _causal(self) -> bool:
         return self.mask is not None and any(isinstance(part, Causal) for part in self.mask.parts())

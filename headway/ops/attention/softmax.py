@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Spec
+from headway.config import Softmax, Spec
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import block_of, dot, extras_of, row_of, weights_of
 from headway.ops.attention.fused import calm, fused, fused_block, trusted, working_dtype
@@ -21,7 +21,7 @@ from headway.ops.attention.loop import careful, reference_of
 from headway.ops.attention.price import softmax_cost
 from headway.ops.attention.tiles import ROWS, SMALL, Block, Tile, in_tiles, plan
 from headway.ops.mask import Mask
-from headway.ops.mask.kernel import choose
+from headway.ops.mask.kernel import Kernel, choose
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.sizes import Cost, Sizes
 
@@ -55,11 +55,11 @@ def attend_in(call: Call, tiles: list[Tile] | None) -> Float[Tensor, "B H L W"]:
 
 
 def _attend(call: Call, tiles: list[Tile] | None) -> Tensor:
-    if call.softcap is not None or _bias_learns(call) or not trusted(call.q.device.type, call.q.dtype):
-        block = block_of(call, dot)
-        return _tiled(call, block, tiles, rows=max(16, min(ROWS, 2**19 // max(1, call.k.shape[2]))))
-    kernel = choose(call.mask, call.pairs) if tiles is None else None
-    if kernel is None or kernel.tiles or (call.bias is not None and not _bias_alone(call)):
+    kernel = choose(call.mask, call.pairs) if tiles is None else Kernel(tiles=True)
+    masked = kernel.tiles or kernel.keep is not None  # so a row may see nothing, which not every kernel bears
+    if call.softcap is not None or _bias_learns(call) or (masked and not trusted(call.q.device.type, call.q.dtype)):
+        return _tiled(call, block_of(call, dot), tiles, rows=max(16, min(ROWS, 2**19 // max(1, call.k.shape[2]))))
+    if kernel.tiles or (call.bias is not None and not _bias_alone(call)):
         return _tiled(call, fused_block(call), tiles, rows=ROWS)
     return fused(call, kernel)
 
@@ -88,6 +88,7 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
 
 MECHANISM = Mechanism(
     "softmax",
+    Softmax,
     reference,
     attend,
     weights,

@@ -19,7 +19,7 @@ from headway.ops.attention import softmax
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import expand, normalise
 from headway.ops.attention.price import softmax_cost
-from headway.ops.attention.tiles import Tile
+from headway.ops.attention.tiles import Tile, length
 from headway.ops.mask import Mask, padding, tiles
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.sizes import Cost, Sizes
@@ -121,17 +121,22 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
         return softmax_cost(sizes, mask, pairs)
     within = tiles(spec.window, grid=spec.grid)
     whole = softmax_cost(sizes, within if mask is None else mask & within, pairs, [])
-    side, grid = _side(spec.window), spec.grid
-    cut = [part * -(-size // part) for size, part in zip(grid, side, strict=True)]
-    pairs = cut[0] * cut[1] * side[0] * side[1] if mask is None else sum(
-        len(tile.rows) ** 2 for tile in _window_tiles(grid, side, torch.device("cpu")) if not isinstance(tile.rows, slice)
-    )
-    executed = sizes.batch * sizes.heads * pairs * 2 * max(sizes.key_width, sizes.value_width)
+    computed = _windowed_pairs(spec.grid, _side(spec.window), masked=mask is not None)
+    executed = sizes.batch * sizes.heads * computed * 2 * max(sizes.key_width, sizes.value_width)
     return replace(whole, executed=executed)
+
+
+def _windowed_pairs(grid: Side, side: Side, *, masked: bool) -> int:
+    """Pairs that are computed: whole windows side by side, or tile by tile under a mask, cut at the edges."""
+    if masked:
+        return sum(length(tile.rows, 0) ** 2 for tile in _window_tiles(grid, side, torch.device("cpu")))
+    rows, columns = (part * -(-size // part) for size, part in zip(grid, side, strict=True))
+    return rows * columns * side[0] * side[1]
 
 
 MECHANISM = Mechanism(
     "spatial",
+    Spatial,
     reference,
     attend,
     weights,

@@ -61,9 +61,7 @@ class Mask(ABC):
         found = self.at(pairs)
         return found.expand(*found.shape[:2], *pairs.shape)
 
-    def count(
-        self, queries: Tensor | int, keys: Tensor | int | None = None, *, batch: int = 1, heads: int = 1
-    ) -> int:
+    def count(self, queries: Tensor | int, keys: Tensor | int | None = None, *, batch: int = 1, heads: int = 1) -> int:
         """Exactly how many pairs are allowed in all rows of the batch and all heads, in O(L + M) memory."""
         from headway.ops.mask.count import count_pairs
 

@@ -91,7 +91,7 @@ class Tiles(Mask):
         return same & _on(self.grid, query) & _on(self.grid, key)
 
     def _tile(self, position: Tensor) -> Tensor:
-        rows, columns = self.grid or (1, 1)
+        columns = (self.grid or (1, 1))[1]
         across = -(-columns // self.size[1])
         return (position // columns // self.size[0]) * across + position % columns // self.size[1]
 

@@ -19,6 +19,7 @@ from headway.ops.mask import (
     window,
 )  # fmt: skip
 from headway.ops.mask.pairs import Pairs
+from tests.ops.mask.unchecked import outcomes
 
 TABLE = torch.ones(5, 7, dtype=torch.bool)
 
@@ -39,16 +40,13 @@ TABLE = torch.ones(5, 7, dtype=torch.bool)
         (lambda: padding(keep=TABLE[0]), ["(7,)", "B M"]),
         (lambda: padding(lengths=[1, 9], total=7), ["[1, 9]", "7 keys"]),
         (lambda: padding(lengths=[-1, 2]), ["[-1, 2]"]),
-        (lambda: padding(lengths=[1.5]), ["1.5"]),
         (lambda: padding(lengths=[]), ["one whole number per row"]),
         (lambda: padding(lengths=[3], side="top"), ["'top'", "left", "right"]),
         (lambda: segments(torch.zeros(2, 3, 5, dtype=torch.long)), ["(2, 3, 5)"]),
         (lambda: segments(torch.zeros(5)), ["torch.float32"]),
         (lambda: segments(TABLE), ["torch.bool"]),
-        (lambda: selected([1.5]), ["1.5"]),
         (lambda: selected(torch.zeros(2, 2, dtype=torch.long)), ["list of positions"]),
         (lambda: window(0), ["window", "at least 1", "0"]),
-        (lambda: window((2, 3, 4), grid=(5, 7)), ["(2, 3, 4)"]),
         (lambda: dilated(2, step=0), ["step", "0"]),
         (lambda: tiles(-1), ["tile", "-1"]),
         (lambda: window(2, grid=(0, 3)), ["grid", "(0, 3)"]),
@@ -89,7 +87,7 @@ def test_a_mask_that_does_not_fit_names_both_sizes(mask: Mask, words: list[str])
     "mask", [causal(), window(2), dilated(2, step=2), tiles(2), selected([1]), window(2, grid=(2, 3)), ~causal()]
 )
 def test_positions_are_not_guessed(mask: Mask) -> None:
-    with pytest.raises(ValueError, match="3 queries against 5 keys.*query_positions and key_positions"):
+    with pytest.raises(ValueError, match=r"3 queries against 5 keys.*query_positions and key_positions"):
         mask.at(Pairs.counting(3, 5))
     assert mask.at(Pairs.counting(5, 5)).shape[2:] == (5, 5)
 
@@ -100,13 +98,49 @@ def test_masks_of_places_need_no_positions() -> None:
     assert allowed(TABLE).at(pairs).sum() == 35
 
 
-@pytest.mark.parametrize("size", [2.5, "3", True, None])
-def test_a_size_that_is_no_whole_number_is_refused(size: Any) -> None:
-    with pytest.raises(ValueError, match="window"):
-        window(size)
+# Expression -> words of the refusal, tried in a process without checked annotations.
+WRONG_TYPES = {
+    "padding(lengths=[1.5])": ["1.5"],
+    "selected([1.5])": ["1.5"],
+    "window((2, 3, 4), grid=(5, 7))": ["(2, 3, 4)"],
+    "attend(q, k, v, mask=[[True]])": ["boolean tensor", "list"],
+    "window('3')": ["window", "3"],
+}
+# The same, where headway answers today with something else than a sentence.
+OPEN = {
+    "window(2.5)": ["window", "2.5"],
+    "window(None)": ["window", "None"],
+    "window(True)": ["window", "True"],
+    "window((9, 2))": ["grid", "(9, 2)"],
+}
 
 
-def test_a_pair_of_sizes_without_a_grid_is_refused() -> None:
-    # Only one of the two could be meant on a sequence, and nobody says which.
-    with pytest.raises(ValueError, match="grid"):
-        window((9, 2))
+@pytest.fixture(scope="module")
+def found() -> dict[str, str]:
+    return outcomes([*WRONG_TYPES, *OPEN])
+
+
+@pytest.mark.parametrize("expression", WRONG_TYPES)
+def test_a_wrong_type_is_a_sentence(expression: str, found: dict[str, str]) -> None:
+    assert found[expression].startswith("ValueError")
+    for word in WRONG_TYPES[expression]:
+        assert word in found[expression]
+
+
+@pytest.mark.parametrize("expression", OPEN)
+@pytest.mark.xfail(strict=True, reason="a size that is no whole number, or a pair without a grid, is not refused")
+def test_a_size_that_means_nothing_is_a_sentence(expression: str, found: dict[str, str]) -> None:
+    assert found[expression].startswith("ValueError")
+    for word in OPEN[expression]:
+        assert word in found[expression]
+
+
+@pytest.mark.xfail(strict=True, reason="an empty list becomes a float tensor and is refused as one")
+def test_no_selected_token_is_a_selection_too() -> None:
+    assert selected([]).count(5) == 0
+
+
+@pytest.mark.xfail(strict=True, reason="the annotation of Segments wants one batch size for queries and keys")
+def test_one_row_of_segments_serves_a_batch() -> None:
+    mask = segments(torch.zeros(2, 5, dtype=torch.long), torch.zeros(7, dtype=torch.long))
+    assert mask.count(5, 7) == 70

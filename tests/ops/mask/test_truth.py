@@ -55,14 +55,8 @@ def test_a_part_of_the_call_is_a_part_of_the_table(drawn: tuple[int, str], seed:
 
 def _part(size: int, random: Random) -> slice | torch.Tensor:
     first, last = sorted(random.sample(range(size + 1), 2))
-    return random.choice(
-        [
-            ALL,
-            slice(first, last),
-            slice(first, last, 2),
-            torch.tensor(random.sample(range(size), random.randrange(1, 4))),
-        ]
-    )
+    some = torch.tensor(random.sample(range(size), random.randrange(1, 4)))
+    return random.choice([ALL, slice(first, last), slice(first, last, 2), some])
 
 
 def test_two_tables_drawn_by_hand() -> None:

@@ -1,0 +1,30 @@
+"""Calls as a user makes them, without the annotations' checks that this test suite switches on."""
+
+import json
+import subprocess
+import sys
+
+PREAMBLE = """
+import json, sys
+import torch
+import headway
+from headway import *
+from headway.ops.attention import build
+from headway.ops.position import Alibi
+torch.manual_seed(0)
+q, k, v = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 11)
+def outcome(expression):
+    try:
+        return "returned " + str(eval(expression))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+print(json.dumps([outcome(expression) for expression in json.load(sys.stdin)]))
+"""
+
+
+def outcomes(expressions: list[str]) -> dict[str, str]:
+    """What each expression returns or raises, all of them in one fresh process."""
+    run = subprocess.run(
+        [sys.executable, "-c", PREAMBLE], input=json.dumps(expressions), capture_output=True, text=True, check=True
+    )
+    return dict(zip(expressions, json.loads(run.stdout), strict=True))
