@@ -18,7 +18,7 @@ from headway.ops.attention.explicit import average
 from headway.ops.mask.pairs import ALL
 from headway.ops.mask.positions import Window
 
-COUNT = 16
+COUNT = 12
 
 PAIRS = [(mechanism, law) for mechanism in MECHANISMS for law in LAWS]
 IMPOSSIBLE = [(mechanism, law) for mechanism, law in PAIRS if mechanism in CANNOT.get(law, {})]

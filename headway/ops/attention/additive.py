@@ -12,8 +12,8 @@ from torch import Tensor
 from headway.config import Additive, Spec
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import block_of, expand, extras_of, row_of, weights_of
-from headway.ops.attention.fused import calm
-from headway.ops.attention.loop import careful, reference_of
+from headway.ops.attention.guard import guarded
+from headway.ops.attention.loop import reference_of
 from headway.ops.attention.price import PER_SCORE, useful_pairs
 from headway.ops.attention.tiles import ROWS, in_tiles, plan
 from headway.ops.mask import Mask
@@ -43,10 +43,10 @@ def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, 
 
 def attend(call: Call) -> Float[Tensor, "B H L W"]:
     """Tiles of few queries, so that the hidden layer of all pairs is never alive at once."""
-    if call.mask is not None and not calm(call):
-        call = call.quarantined()
-        if not calm(call):
-            return careful(call, row_of(call, hidden))
+    return guarded(call, _attend, row_of(call, hidden))
+
+
+def _attend(call: Call) -> Tensor:
     tiles = plan(call.mask, call.pairs, rows=_rows(call.sizes))
     return in_tiles(block_of(call, hidden), tiles, call.q, call.k, call.v, *extras_of(call))
 

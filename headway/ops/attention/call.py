@@ -32,7 +32,6 @@ class Call:
     bias: Float[Tensor, "#B #H #L #M"] | Bias | None = None
     softcap: float | None = None
     vector: Float[Tensor, "#H K"] | None = None
-    bounds: tuple[float, float] | None = None  # the largest |k| and |v|, where a cache knows them from writing
 
     @property
     def sizes(self) -> Sizes:
@@ -53,10 +52,6 @@ class Call:
     def dtype(self) -> torch.dtype:
         """Where scores and softmax are computed: at least float32."""
         return self.q.dtype if self.q.dtype.itemsize >= 4 else torch.float32
-
-    @property
-    def needs_grad(self) -> bool:
-        return torch.is_grad_enabled() and (self.q.requires_grad or self.k.requires_grad or self.v.requires_grad)
 
     def quarantined(self) -> "Call":
         """The same call with the keys of declared padding zeroed, so that nothing in them can arrive anywhere."""

@@ -1,4 +1,4 @@
-"""torch's fused kernel, used only where it is exactly right: when its inputs are calm, and after a canary sang."""
+"""torch's fused kernel, used only where it is exactly right: under a guard, and after a canary sang."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,32 +10,17 @@ from torch import Tensor
 
 from headway.ops.attention.call import Call
 from headway.ops.attention.explicit import bias_at
+from headway.ops.attention.guard import learns
 from headway.ops.attention.tiles import Tile, length
 from headway.ops.mask.kernel import Kernel, kept_keys, without_padding
 from headway.ops.mask.pairs import take
-
-
-def calm(call: Call) -> bool:
-    """Whether no NaN, inf or overflowing score can leak from a hidden key: a kernel multiplies it by 0 or adds -inf."""
-    if 0 in (call.q.numel(), call.k.numel(), call.v.numel()):
-        return True
-    key, value = call.bounds or (largest(call.k), largest(call.v))
-    scale = 1.0 if call.scale is None else max(1.0, abs(call.scale))
-    limit = torch.finfo(call.dtype).max / 4
-    return largest(call.q) * key * call.q.shape[3] * scale < limit and value < limit
-
-
-def largest(x: Tensor) -> float:
-    """The largest |x|; inf where there is a NaN."""
-    low, high = (float(end) for end in x.detach().aminmax()) if x.numel() else (0.0, 0.0)
-    return float("inf") if low != low or high != high else max(-low, high)
 
 
 def working_dtype(call: Call) -> torch.dtype:
     """float32 where half precision has no fast product on this machine: float16 on any CPU, bfloat16 with gradients."""
     if call.q.device.type != "cpu" or call.q.dtype.itemsize >= 4:
         return call.q.dtype
-    if call.q.dtype == torch.bfloat16 and (not call.needs_grad or _native_bfloat16()):
+    if call.q.dtype == torch.bfloat16 and (not learns(call) or _native_bfloat16()):
         return call.q.dtype
     return torch.float32
 

@@ -6,8 +6,6 @@ The sums do not depend on i (or, under causality, grow with i), so time and memo
 all at once, causal in chunks, and one token at a time on a running total. A row whose normaliser is 0 gives 0.
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -16,15 +14,17 @@ from torch import Tensor
 from headway.config import Linear, Spec, nearest
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import Row, expand
-from headway.ops.attention.loop import careful, reference_of
-from headway.ops.attention.scan import causal_product
+from headway.ops.attention.guard import finite, guarded
+from headway.ops.attention.loop import reference_of
+from headway.ops.attention.scan import Feature, Stream, causal_stream, divide, read, whole_stream
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import Kernel, choose, kept_keys
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.ops.mask.positions import Causal
 from headway.sizes import Cost, Number, Sizes
 
-Feature = Callable[[Tensor], Tensor]
+# Tokens at once where order does not matter.
+_WHOLE = 1024
 FEATURES: dict[str, Feature] = {
     "elu": lambda x: F.elu(x) + 1,
     "relu": F.relu,
@@ -74,65 +74,37 @@ def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, 
 
 
 def attend(call: Call) -> Float[Tensor, "B H L W"]:
-    """Totals over all keys, or chunk by chunk under causality; heads of a group share their totals."""
+    """A stream of chunks under causality, one total for all without; heads of a group share their totals."""
     kernel = _kernel(call)
-    if kernel.causal and not _finite(call.quarantined()):
-        return careful(call, _row_of(call))
-    q, k, v = _features(call)
-    q = q.unflatten(1, (k.shape[1], -1))
-    if kernel.causal:
-        out = causal_product(q, k, v, chunk=_spec(call).chunk)
-    else:
-        out = q @ (k.mT @ v)[:, :, None]
-    out = divide(out[..., :-1], out[..., -1:])
-    return out.flatten(1, 2).to(call.q.dtype)
-
-
-def divide(total: Tensor, normaliser: Tensor) -> Tensor:
-    """total / normaliser, and 0 with gradient 0 where the normaliser is 0."""
-    nothing = normaliser == 0
-    return (total / normaliser.masked_fill(nothing, 1)).masked_fill(nothing, 0)
+    if not kernel.causal:
+        return whole_stream(*_stream(call.quarantined(), _WHOLE))
+    return guarded(call, lambda clean: causal_stream(*_stream(clean, _spec(call).chunk)), _row_of(call))
 
 
 def running(call: Call, total: Tensor | None) -> tuple[Float[Tensor, "B H L W"], Float[Tensor, "B G F V"]]:
     """The recurrent form: what new tokens gather, after the total of all before them, and the total after them."""
-    length = call.q.shape[2]
-    if length > 1 and not _kernel(call).causal:
+    if call.q.shape[2] > 1 and not _kernel(call).causal:
         raise ValueError("a running total reads tokens in order: linear attention with a state needs causal()")
-    q, k, v = _features(call)
-    if length > 1 and not _finite(call):
-        # A NaN further on must not arrive in earlier rows, so the tokens go in one by one.
-        return _one_by_one(call, q, k, v, total)
-    q = q.unflatten(1, (k.shape[1], -1))
-    out = causal_product(q, k, v, chunk=_spec(call).chunk)
-    out = out if total is None else out + q @ total[:, :, None]
-    total = k.mT @ v if total is None else total + k.mT @ v
-    return divide(out[..., :-1], out[..., -1:]).flatten(1, 2).to(call.q.dtype), total
-
-
-def _one_by_one(call: Call, q: Tensor, k: Tensor, v: Tensor, total: Tensor | None) -> tuple[Tensor, Tensor]:
-    rows = []
-    for row in range(q.shape[2]):
-        one = slice(row, row + 1)
-        step = k[:, :, one].mT @ v[:, :, one]
-        total = step if total is None else total + step
-        out = q[:, :, one].unflatten(1, (k.shape[1], -1)) @ total[:, :, None]
-        rows.append(divide(out[..., :-1], out[..., -1:]).flatten(1, 2))
+    call = call.quarantined()
+    # Token by token where something is not finite: what comes later must not arrive in earlier rows.
+    chunk = _spec(call).chunk if all(finite(x) for x in (call.k, call.v)) else 1
+    stream, q, k, v = _stream(call, chunk)
+    out, total = read(stream, q, k, v, total, [])
     assert total is not None
-    return torch.cat(rows, 2).to(call.q.dtype), total
+    return out, total
 
 
-def with_ones(v: Tensor) -> Tensor:
-    """v beside a column of ones: the same product then gives the normaliser."""
-    return torch.cat([v, torch.ones_like(v[..., :1])], -1)
-
-
-def _features(call: Call) -> tuple[Tensor, Tensor, Tensor]:
-    """g(q), g(k) and v with ones, in at least float32, padded keys zeroed after the map (g(0) need not be 0)."""
-    call, g = call.quarantined(), feature_of(_spec(call))
-    q, k, v = g(call.q.to(call.dtype)), g(call.k.to(call.dtype)), with_ones(call.v.to(call.dtype))
+def _stream(call: Call, chunk: int) -> tuple[Stream, Tensor, Tensor, Tensor]:
+    """The stream and its inputs. A function of the user's may hold parameters: it is applied where autograd sees it."""
+    g, q, k = feature_of(_spec(call)), call.q, call.k
+    if callable(_spec(call).feature) and torch.is_grad_enabled():
+        q, k, g = g(q.to(call.dtype)), g(k.to(call.dtype)), _same
     keep = None if call.mask is None else kept_keys(call.mask)
-    return q, k if keep is None else k.masked_fill(~keep[:, None, :, None], 0), v
+    return Stream(g, call.dtype, keep, chunk), q, k, call.v
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
 
 
 def _kernel(call: Call) -> Kernel:
@@ -147,10 +119,6 @@ def _kernel(call: Call) -> Kernel:
             "token, and padding(...), and no other mask; use mechanism='softmax' or 'local'"
         )
     return kernel
-
-
-def _finite(call: Call) -> bool:
-    return all(bool(torch.isfinite(x.detach().sum())) for x in (call.q, call.k, call.v))
 
 
 def _spec(call: Call) -> Linear:

@@ -16,14 +16,19 @@ from torch import Tensor
 from headway.config import Softmax, Spec
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import block_of, dot, extras_of, row_of, weights_of
-from headway.ops.attention.fused import calm, fused, fused_block, trusted, working_dtype
-from headway.ops.attention.loop import careful, reference_of
+from headway.ops.attention.fused import fused, fused_block, trusted, working_dtype
+from headway.ops.attention.guard import guarded
+from headway.ops.attention.loop import reference_of
 from headway.ops.attention.price import softmax_cost
 from headway.ops.attention.tiles import ROWS, SMALL, Block, Tile, in_tiles, plan
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import Kernel, choose
 from headway.ops.mask.pairs import ALL, Pairs
+from headway.ops.mask.places import Given
 from headway.sizes import Cost, Sizes
+
+# Scores of one head that are alive at once where they are written out.
+_CACHED = 2**18
 
 
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
@@ -43,22 +48,24 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
 
 def attend_in(call: Call, tiles: list[Tile] | None) -> Float[Tensor, "B H L W"]:
     """The same with tiles planned by somebody who knows the mask better (None: plan here)."""
-    if call.mask is not None and not calm(call):
-        call = call.quarantined()
-        if not calm(call):
-            return careful(call, row_of(call, dot))
+    return guarded(call, lambda clean: _in_working_dtype(clean, tiles), row_of(call, dot))
+
+
+def _in_working_dtype(call: Call, tiles: list[Tile] | None) -> Tensor:
     dtype = working_dtype(call)
-    if dtype != call.q.dtype:
-        cast = replace(call, q=call.q.to(dtype), k=call.k.to(dtype), v=call.v.to(dtype))
-        return _attend(cast, tiles).to(call.q.dtype)
-    return _attend(call, tiles)
+    if dtype == call.q.dtype:
+        return _attend(call, tiles)
+    cast = replace(call, q=call.q.to(dtype), k=call.k.to(dtype), v=call.v.to(dtype))
+    return _attend(cast, tiles).to(call.q.dtype)
 
 
 def _attend(call: Call, tiles: list[Tile] | None) -> Tensor:
-    kernel = choose(call.mask, call.pairs) if tiles is None else Kernel(tiles=True)
+    kernel = (
+        Kernel(tiles=True) if tiles is not None else Kernel() if call.mask is None else choose(call.mask, call.pairs)
+    )
     masked = kernel.tiles or kernel.keep is not None  # so a row may see nothing, which not every kernel bears
     if call.softcap is not None or _bias_learns(call) or (masked and not trusted(call.q.device.type, call.q.dtype)):
-        return _tiled(call, block_of(call, dot), tiles, rows=max(16, min(ROWS, 2**19 // max(1, call.k.shape[2]))))
+        return _tiled(call, block_of(call, dot), tiles, rows=_rows(call))
     if kernel.tiles or (call.bias is not None and not _bias_alone(call)):
         return _tiled(call, fused_block(call), tiles, rows=ROWS)
     return fused(call, kernel)
@@ -66,11 +73,22 @@ def _attend(call: Call, tiles: list[Tile] | None) -> Tensor:
 
 def _tiled(call: Call, block: Block, tiles: list[Tile] | None, *, rows: int) -> Tensor:
     extras = extras_of(call)
-    if tiles is None and call.q.shape[2] * call.k.shape[2] <= SMALL:
+    if tiles is None and (call.q.shape[2] * call.k.shape[2] <= SMALL or _tabulated(call)):
         whole = Tile(ALL, ALL, ALL)
         return block(whole, call.q, call.k, call.v, *(extra.value for extra in extras))
     tiles = plan(call.mask, call.pairs, rows=rows) if tiles is None else tiles
     return in_tiles(block, tiles, call.q, call.k, call.v, *extras)
+
+
+def _rows(call: Call) -> int:
+    """Queries in a tile whose scores are written out: as many as keep the tile in the processor's cache."""
+    return max(16, min(ROWS, _CACHED // max(1, call.k.shape[2])))
+
+
+def _tabulated(call: Call) -> bool:
+    """Whether the caller brought a table of all pairs: cutting it up saves no memory, and the kernel takes it whole."""
+    parts = () if call.mask is None or call.bias is not None or call.softcap is not None else call.mask.parts()
+    return any(isinstance(part, Given) and part.allow.shape[2:] == (call.q.shape[2], call.k.shape[2]) for part in parts)
 
 
 def _bias_learns(call: Call) -> bool:

@@ -176,7 +176,8 @@ def _add(totals: list[Tensor | None], tile: Tile, cuts: list[bool], grads: Seque
         elif isinstance(where := tile.rows if index == 0 else tile.columns, slice):
             _at(total, tile.batch, where).add_(next(found))
         else:
-            _at(total, tile.batch, ALL).index_add_(2, where, next(found))
+            part = _at(total, tile.batch, ALL)
+            part[:, :, where] = part[:, :, where] + next(found)  # no key stands twice in a tile
 
 
 def _at(x: Tensor, batch: slice, where: Where) -> Tensor:

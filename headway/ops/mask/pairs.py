@@ -1,6 +1,6 @@
 """Which queries and which keys are asked about: their positions, and where they stand in the call."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -46,15 +46,17 @@ class Pairs:
         device: torch.device | None = None,
     ) -> "Pairs":
         """Pairs from positions or from lengths; a length n stands for the positions 0 … n-1."""
-        key = query if key is None else key
-        counted = isinstance(query, int) and isinstance(key, int) and query == key
-        return cls(_positions(query, device), _positions(key, device), known=True, counted=counted)
+        if isinstance(query, int) and (key is None or (isinstance(key, int) and key == query)):
+            places = torch.arange(query, device=device)[None]
+            return cls(places, places, counted=True)
+        return cls(_positions(query, device), _positions(query if key is None else key, device))
 
     @classmethod
     def counting(cls, queries: int, keys: int, device: torch.device | None = None) -> "Pairs":
         """Positions nobody gave: 0 … L-1 for both where L = M, unknown where L differs from M."""
-        pairs = cls.of(queries, keys, device=device)
-        return replace(pairs, known=queries == keys)
+        if queries == keys:
+            return cls.of(queries, device=device)
+        return cls(_positions(queries, device), _positions(keys, device), known=False)
 
     @property
     def shape(self) -> tuple[int, int]:
