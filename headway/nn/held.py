@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headway.ops.attention import Call
+from headway.ops.attention.guard import finite
 from headway.ops.mask import padding
 from headway.ops.mask.kernel import kept_keys, without_padding
 
@@ -41,6 +42,7 @@ class Held(ABC):
         self._buffer: Columns | None = None
         self._next: Int[Tensor, " B"] = torch.zeros(1, dtype=torch.long)
         self._ragged = False  # whether any token was padding
+        self._finite = True  # whether all keys were, when they were written
 
     @abstractmethod
     def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
@@ -79,6 +81,7 @@ class Held(ABC):
         ours, theirs = _aligned(self._now(), total), _aligned(other._now(), total)
         pairs = [torch.cat([getattr(ours, field.name), getattr(theirs, field.name)]) for field in fields(Columns)]
         self._ragged = self._ragged or other._ragged or self.columns != other.columns
+        self._finite = self._finite and other._finite
         self._next = torch.cat([self._next, other._next])
         self._buffer, self.columns, self.capacity = Columns(*pairs), total, total
 
@@ -91,6 +94,7 @@ class Held(ABC):
         for field in fields(Columns):
             held, fresh = getattr(buffer, field.name), getattr(new, field.name)
             held.narrow(held.ndim - 1 - (held.ndim == 4), at, new.k.shape[2]).copy_(fresh)
+        self._finite = self._finite and finite(new.k)
         last = torch.where(new.keep, new.positions, -1).amax(-1) + 1
         self._next = torch.maximum(self._next.expand(len(last)), last)
 
@@ -104,7 +108,7 @@ class Held(ABC):
             mask.check(call.q.shape[0], call.q.shape[1], call.q.shape[2], self.columns)
         # Queries that nobody placed are not compared with keys by position: the mask then refuses to guess.
         positions = None if call.query_positions is None else now.positions
-        return replace(call, k=now.k, v=now.v, mask=mask, key_positions=positions)
+        return replace(call, k=now.k, v=now.v, mask=mask, key_positions=positions, keys_finite=self._finite)
 
     def _now(self) -> Columns:
         assert self._buffer is not None

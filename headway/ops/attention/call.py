@@ -32,6 +32,7 @@ class Call:
     bias: Float[Tensor, "#B #H #L #M"] | Bias | None = None
     softcap: float | None = None
     vector: Float[Tensor, "#H K"] | None = None
+    keys_finite: bool = False  # known from a cache that looked when the keys were written; otherwise they are looked at
 
     @property
     def sizes(self) -> Sizes:

@@ -47,6 +47,9 @@ def _sdpa(call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, c
         # Padding with zeros keeps the fused kernel, which wants one width, at O(M) memory.
         common = max(width, value_width)
         q, k, v = (F.pad(x, (0, common - x.shape[3])) if x.shape[3] < common else x for x in (q, k, v))
+    if causal and scale <= 0:
+        # The causal kernel multiplies the scale into the -inf of hidden scores.
+        q, scale = q * scale, 1.0
     grouped = q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
     return out if out.shape[3] == value_width else out[..., :value_width]

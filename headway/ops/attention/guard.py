@@ -1,8 +1,9 @@
-"""The row law on fast kernels: a kernel multiplies a hidden key by 0 or adds -inf to its score, and 0 x NaN is NaN.
+"""The row law on fast kernels. A kernel multiplies a hidden key by 0 or adds -inf to its score, and 0 x NaN is NaN;
+and torch's takes a row whose scores are all NaN for one that sees nothing, and gives 0.
 
-So every fast path is guarded. Without gradients one look at the output tells: a leak always shows as NaN. With
-gradients a hidden NaN may surface in the backward pass alone, so the inputs are looked at before. Where something is
-wrong, declared padding is zeroed; if that is not enough, the rows are computed one by one.
+So every fast path is guarded. Queries and keys are looked at before (a NaN must not be swallowed), the output after (a
+leak shows as NaN), and with gradients all inputs before, since a hidden NaN may surface in the backward pass alone.
+Where something is wrong, declared padding is zeroed; if that is not enough, the rows are computed one by one.
 """
 
 import math
@@ -17,16 +18,13 @@ from headway.ops.attention.loop import careful
 
 
 def guarded(call: Call, fast: Callable[[Call], Tensor], row: Row) -> Tensor:
-    """fast(call) where nothing hidden can reach anybody; otherwise the same by slower ways."""
-    if call.mask is None:
-        return fast(call)
-    watch = _calm if learns(call) else None
+    """fast(call) where nothing hidden can reach anybody and nothing seen is lost; the same by slower ways elsewhere."""
+    sound = _calm if learns(call) else _finite_scores
     for candidate in _attempts(call):
-        if watch is not None and not watch(candidate):
-            continue
-        out = fast(candidate)
-        if watch is not None or finite(out):
-            return out
+        if sound(candidate):
+            out = fast(candidate)
+            if call.mask is None or finite(out):
+                return out
     return careful(call, row)
 
 
@@ -46,6 +44,10 @@ def learns(call: Call) -> bool:
 def finite(x: Tensor) -> bool:
     """Whether there is no NaN and no inf; a sum that overflows counts as not finite, which errs on the safe side."""
     return math.isfinite(x.detach().sum().item())
+
+
+def _finite_scores(call: Call) -> bool:
+    return finite(call.q) and (call.keys_finite or finite(call.k))
 
 
 def _calm(call: Call) -> bool:

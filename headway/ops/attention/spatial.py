@@ -53,9 +53,9 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
     spec, grid = _spec(call), _grid(call)
     if spec.window is None:
         return softmax.attend(_flat(call))
-    simple = call.mask is None and call.bias is None and call.softcap is None
-    simple = simple and call.query_positions is None and call.key_positions is None
-    if simple:
+    if call.query_positions is not None or call.key_positions is not None:
+        return softmax.attend(_flat(call))
+    if call.mask is None and call.bias is None and call.softcap is None:
         return _in_windows(call, grid, _side(spec.window))
     return softmax.attend_in(_flat(call), _window_tiles(grid, _side(spec.window), call.q.device))
 

@@ -36,22 +36,22 @@ def causal() -> Mask:
 
 def window(size: int | Grid, *, grid: Grid | None = None) -> Mask:
     """|i - j| < size; on a grid of Y x X positions (row by row), in both axes. `causal() & window(n)` sees n keys."""
-    return Window(_both(size, "window"), (1, 1), _grid(grid))
+    return Window(_both(size, "window", grid), (1, 1), _grid(grid))
 
 
 def dilated(size: int | Grid, *, step: int | Grid, grid: Grid | None = None) -> Mask:
     """A window of every step-th position: |i - j| is 0, step, … (size - 1) · step; on a grid, in both axes."""
-    return Window(_both(size, "window"), _both(step, "step"), _grid(grid))
+    return Window(_both(size, "window", grid), _both(step, "step", grid), _grid(grid))
 
 
 def tiles(size: int | Grid, *, grid: Grid | None = None) -> Mask:
     """Windows that do not overlap: a query sees the keys of its own tile."""
-    return Tiles(_both(size, "tile"), _grid(grid))
+    return Tiles(_both(size, "tile", grid), _grid(grid))
 
 
 def selected(positions: Sequence[int] | Tensor) -> Mask:
     """Tokens at these positions see all and are seen by all (compose with `window(...) | selected(...)`)."""
-    points = torch.as_tensor(positions)
+    points = torch.as_tensor(positions, dtype=None if len(positions) else torch.long)
     if points.ndim != 1 or points.is_floating_point() or points.dtype == torch.bool:
         raise ValueError(f"selected takes a list of positions (whole numbers), not {positions!r}")
     return Selected(points.long().unique())
@@ -140,12 +140,14 @@ def _keep(lengths: Sequence[int] | Tensor, total: int | None, side: str) -> Tens
     return index[None] < sizes[:, None]
 
 
-def _both(size: int | Grid, what: str) -> Grid:
-    pair = (size, size) if isinstance(size, int) else tuple(size)
-    if len(pair) != 2 or min(pair) < 1:
-        raise ValueError(f"a {what} has a size of at least 1 in each axis, not {size}")
-    return pair
+def _both(size: int | Grid, what: str, grid: Grid | None) -> Grid:
+    pair = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, Sequence) else (size,)
+    if len(pair) != 2 or any(not isinstance(side, int) or isinstance(side, bool) or side < 1 for side in pair):
+        raise ValueError(f"a {what} has a whole size of at least 1, or one for each axis of a grid, not {size!r}")
+    if grid is None and not isinstance(size, int):
+        raise ValueError(f"a {what} of {size!r} has two axes: pass grid=(rows, columns) too")
+    return pair[0], pair[1]
 
 
 def _grid(grid: Grid | None) -> Grid | None:
-    return None if grid is None else _both(grid, "grid")
+    return None if grid is None else _both(grid, "grid", grid)

@@ -15,6 +15,8 @@ _ROWS = 16
 def count_pairs(mask: Mask, pairs: Pairs, batch: int = 1, heads: int = 1) -> int:
     """The pairs allowed over `batch` rows and `heads` heads; a mask that treats all alike is counted once."""
     rows = max(mask.batch, pairs.query.shape[0], pairs.key.shape[0])
+    if batch > 1 and rows not in (1, batch):
+        raise ValueError(f"a mask and positions for {rows} rows do not fit a batch of {batch}")
     mask.check(max(rows, batch), max(mask.heads, heads), *pairs.shape)
     found = _by_ranges(mask, pairs, rows)
     if found is None:
@@ -49,16 +51,22 @@ def formula(mask: Mask, queries: Number, keys: Number) -> Number:
     """The pairs allowed per row and head, as arithmetic on sizes that may be symbols (windows: where L >= size).
 
     >>> formula(Causal() & Window((1, 3), (1, 1), None), 5, 5)
-    12.0
+    12
     """
     parts = [part for part in mask.parts() if not isinstance(part, Full)]
     causal = any(isinstance(part, Causal) for part in parts)
     windows = [part for part in parts if not isinstance(part, Causal)]
+    if queries != keys and parts:
+        raise ValueError(f"{queries} queries and {keys} keys have positions that no formula knows: count whole numbers")
     if not windows:
-        return queries * (queries + 1) / 2 if causal else queries * keys
+        return _half(queries * (queries + 1)) if causal else queries * keys
     only = windows[0]
     if len(windows) > 1 or not isinstance(only, Window) or only.grid is not None or only.step[1] != 1:
         raise ValueError(f"the pairs that {mask} allows have no formula here: give sizes as whole numbers")
     size = only.size[1]
-    one_sided = size * queries - size * (size - 1) / 2
+    one_sided = size * queries - size * (size - 1) // 2
     return one_sided if causal else 2 * one_sided - queries
+
+
+def _half(even: Number) -> Number:
+    return even // 2 if isinstance(even, int) else even / 2

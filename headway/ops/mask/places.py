@@ -41,8 +41,8 @@ class Keep(Mask):
 class Segments(Mask):
     """Packed sequences: a query sees the keys of its own segment."""
 
-    query: Int[Tensor, "B L"]
-    key: Int[Tensor, "B M"]
+    query: Int[Tensor, "b L"]
+    key: Int[Tensor, "c M"]
 
     @property
     def batch(self) -> int:
