@@ -117,7 +117,8 @@ def nearest(name: str, known: Any) -> str:
 
 def explain(error: ValidationError, what: str, known: Any) -> str:
     """The first complaint of pydantic as one sentence that names the option and the value."""
-    first = error.errors()[0]
+    # A word nobody knows comes first: it is often the misspelt one that something else then misses.
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     names = [str(part) for part in first["loc"] if part != what]
     name = names[0] if names else what
     if first["type"] == "extra_forbidden":

@@ -12,8 +12,8 @@ from headway.ops.attention.call import Call, Mechanism
 from headway.ops.mask import allowed, causal, padding
 from headway.ops.mask.pairs import ALL
 
-# What a hidden key may hold.
-POISONS = (float("nan"), float("inf"), float("-inf"))
+# What a hidden key may hold: nothing of it arrives, neither as it is nor by overflow.
+POISONS = (float("nan"), float("inf"), float("-inf"), 1e200)
 
 
 def queries_independent(mechanism: Mechanism, trial: Trial) -> float:
@@ -56,7 +56,7 @@ def padding_is_nothing(mechanism: Mechanism, trial: Trial) -> float:
 
 
 def quarantine(mechanism: Mechanism, trial: Trial) -> float:
-    """NaN or inf in a key and its value arrives in no row that may not see it, nor in the gradients of that row."""
+    """NaN, inf or an overflow in a key and its value arrives in no row that may not see it, nor in its gradients."""
     return max(_hidden_from_all(mechanism, trial), _hidden_from_some(mechanism, trial))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.config import Local, Spatial, Spec, read_spec
+from headway.config import Additive, Frozen, Linear, Local, Spatial
 from headway.ops.attention import MECHANISMS
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.mask import (
@@ -46,20 +46,21 @@ class Trial:
         return torch.Generator().manual_seed(1000 + self.seed)
 
 
-def trials(mechanism: str, count: int, *, start: int = 0) -> Iterator[Trial]:
-    """The trials of seeds start, start + 1, …"""
-    return (trial(MECHANISMS[mechanism], seed) for seed in range(start, start + count))
+def trials(mechanism: Mechanism | str, count: int, *, start: int = 0) -> Iterator[Trial]:
+    """The trials of seeds start, start + 1, … for a mechanism by name, or for a record of your own."""
+    record = MECHANISMS[mechanism] if isinstance(mechanism, str) else mechanism
+    return (trial(record, seed) for seed in range(start, start + count))
 
 
 def trial(mechanism: Mechanism, seed: int) -> Trial:
     """The trial of one seed.
 
-    >>> trial(MECHANISMS["spatial"], 3).call.options.grid
-    (5, 3)
+    >>> trial(MECHANISMS["channel"], 3).call.q.shape
+    torch.Size([2, 3, 11, 7])
     """
     random = Random(f"{mechanism.name} {seed}")
     generator = torch.Generator().manual_seed(random.getrandbits(40))
-    spec = _spec(mechanism.name, random)
+    spec = mechanism.spec(**_options(mechanism.spec, random))
     call = _first(mechanism, (_tensors(spec, random, generator, same) for same in (None, False, True)))
     call = _first(mechanism, (replace(call, mask=mask) for mask in _masks(call, random, generator)))
     return Trial(seed, _first(mechanism, _modified(call, random, generator)))
@@ -81,22 +82,21 @@ def accepts(mechanism: Mechanism, call: Call) -> bool:
     return True
 
 
-def _spec(name: str, random: Random) -> Spec:
-    options: dict[str, Any] = {}
+def _options(spec: type[Frozen], random: Random) -> dict[str, Any]:
     grid = random.choice([(3, 5), (5, 3), (4, 5)])
-    if name == "local":
-        options = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
+    if spec is Local:
+        options: dict[str, Any] = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
         if random.random() < 0.5:
             options = {"window": (2, 3), "dilation": (1, random.choice([1, 2])), "grid": grid}
-        options |= {"selected": random.choice([(), (1, 6)]), "global_tokens": random.random() < 0.4}
-    elif name == "spatial":
-        options = {"grid": grid, "window": random.choice([None, 2, (2, 3)])}
-    elif name == "linear":
-        options = {"feature": random.choice(["elu", "relu", "exp", torch.exp]), "chunk": random.choice([2, 3, 64])}
-    return read_spec(name, **options)
+        return options | {"selected": random.choice([(), (1, 6)]), "global_tokens": random.random() < 0.4}
+    if spec is Spatial:
+        return {"grid": grid, "window": random.choice([None, 2, (2, 3)])}
+    if spec is Linear:
+        return {"feature": random.choice(["elu", "relu", "exp", torch.exp]), "chunk": random.choice([2, 3, 64])}
+    return {}
 
 
-def _tensors(spec: Spec, random: Random, generator: torch.Generator, same: bool | None) -> Call:
+def _tensors(spec: Frozen, random: Random, generator: torch.Generator, same: bool | None) -> Call:
     """q, k, v and positions: queries apart from keys (or drawn), widths apart unless they must be the `same`."""
     heads, kv_heads = random.choice(HEADS)
     queries, keys = _positions(spec, random, generator, same)
@@ -107,12 +107,12 @@ def _tensors(spec: Spec, random: Random, generator: torch.Generator, same: bool 
     q = _draw(generator, BATCH, heads, lengths[0], KEY_WIDTH)
     k = _draw(generator, BATCH, kv_heads, lengths[1], KEY_WIDTH)
     v = _draw(generator, BATCH, kv_heads, lengths[1], value_width)
-    vector = _draw(generator, random.choice([1, heads]), KEY_WIDTH) if spec.kind == "additive" else None
+    vector = _draw(generator, random.choice([1, heads]), KEY_WIDTH) if isinstance(spec, Additive) else None
     return Call(q, k, v, spec, query_positions=queries, key_positions=keys, vector=vector)
 
 
 def _positions(
-    spec: Spec, random: Random, generator: torch.Generator, same: bool | None
+    spec: Frozen, random: Random, generator: torch.Generator, same: bool | None
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
     if isinstance(spec, Local) and (spec.grid or spec.global_tokens):
         first, count = -2 * spec.global_tokens, 11 if spec.grid is None else spec.grid[0] * spec.grid[1]
@@ -158,7 +158,7 @@ def _modified(call: Call, random: Random, generator: torch.Generator) -> Iterato
     queries, keys, heads = call.q.shape[2], call.k.shape[2], call.q.shape[1]
     learned = Relative(_draw(generator, 8, heads), max_distance=11)
     fixed = Alibi(_draw(generator, heads).abs())
-    scale = {"scale": random.choice([None, 0.3, 1.0])}
+    scale = {"scale": random.choice([None, 0.3, -0.8])}
     cap = {"softcap": random.choice([None, None, 2.0])}
     tables = [_draw(generator, 1, heads, queries, keys), _draw(generator, BATCH, 1, 1, keys)]
     biases = [None, None, *tables, *([fixed, learned] if call.pairs.known else [])]

@@ -72,7 +72,8 @@ def attend_call(call: Call, record: Mechanism | None = None) -> Float[Tensor, "B
     """A call through the fast path of its mechanism; an axis of size 0 has nothing to compute."""
     if 0 in (*call.q.shape[:3], call.k.shape[2]):
         # Kept in the graph, so that gradients of an empty batch are zeros instead of an error.
-        return call.q.sum(-1, keepdim=True).expand(*call.q.shape[:3], call.v.shape[3]) * 0
+        nothing = sum(x.masked_fill(torch.ones_like(x, dtype=torch.bool), 0).sum() for x in (call.q, call.k, call.v))
+        return call.q.new_zeros(*call.q.shape[:3], call.v.shape[3]) + nothing
     return (record or record_of(call)).attend(call)
 
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.config import Frozen, read_spec
+from headway.config import Channel, Frozen, Linear, Local, Softmax, Spatial, read_spec
 from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
@@ -102,7 +102,21 @@ def build(
     if (places is None) != (key_places is None) and queries != keys:
         raise ValueError("query_positions and key_positions belong together: pass both, or neither where L = M")
     _check_modifiers((batch, heads, queries, keys), q, **rest)
-    return Call(q, k, v, spec, mask, places, key_places, **rest)
+    if rest.get("vector") is not None and isinstance(spec, Softmax | Linear | Local | Spatial | Channel):
+        raise ValueError(f"vector= belongs to additive attention; {spec.kind} has no use for it")
+    call = Call(q, k, v, spec, mask, places, key_places, **rest)
+    _check_lazy_bias(call)
+    return call
+
+
+def _check_lazy_bias(call: Call) -> None:
+    if call.bias is None or isinstance(call.bias, Tensor):
+        return
+    call.pairs.require()
+    origin = torch.zeros(1, 1, dtype=torch.long, device=call.q.device)
+    found = call.bias.table(call.bias.parameters, origin, origin).shape[1]
+    if found not in (1, call.q.shape[1]):
+        raise ValueError(f"the bias is for {found} heads, and there are {call.q.shape[1]}")
 
 
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -118,6 +132,8 @@ def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"q, k and v live on one device, not {q.device}, {k.device}, {v.device}: move them first")
     if not q.shape[0] == k.shape[0] == v.shape[0]:
         raise ValueError(f"q, k and v have one batch size B, not {q.shape[0]}, {k.shape[0]}, {v.shape[0]}")
+    if q.shape[3] == 0:
+        raise ValueError("q has heads of width 0: a score needs at least one channel")
     if q.shape[3] != k.shape[3]:
         raise ValueError(f"q has width {q.shape[3]} and k has width {k.shape[3]}: a score needs the same K in both")
     if k.shape[1:3] != v.shape[1:3]:
@@ -146,8 +162,8 @@ def _check_modifiers(
     softcap: float | None = None,
     vector: Tensor | None = None,
 ) -> None:
-    if softcap is not None and not softcap > 0:
-        raise ValueError(f"softcap is a positive number, not {softcap}")
+    if softcap is not None and not 0 < softcap < float("inf"):
+        raise ValueError(f"softcap is a positive number (None for no cap), not {softcap}")
     if scale is not None and not abs(scale) < float("inf"):
         raise ValueError(f"scale is a finite number (1.0 for none), not {scale}")
     if isinstance(bias, Tensor):

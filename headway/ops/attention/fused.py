@@ -18,7 +18,11 @@ from headway.ops.mask.pairs import take
 
 def working_dtype(call: Call) -> torch.dtype:
     """float32 where half precision has no fast product on this machine: float16 on any CPU, bfloat16 with gradients."""
-    if call.q.device.type != "cpu" or call.q.dtype.itemsize >= 4:
+    if call.q.dtype.itemsize >= 4:
+        return call.q.dtype
+    if call.bias is not None and not (isinstance(call.bias, Tensor) and call.bias.dtype == call.q.dtype):
+        return torch.float32  # the kernel would round the bias to the precision of q
+    if call.q.device.type != "cpu":
         return call.q.dtype
     if call.q.dtype == torch.bfloat16 and (not learns(call) or _native_bfloat16()):
         return call.q.dtype

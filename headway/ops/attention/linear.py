@@ -137,9 +137,18 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     other = sizes.batch * sizes.heads * sizes.queries * sizes.value_width
     keep = None if mask is None else kept_keys(mask)
     gone = 0 if keep is None else sizes.kv_heads * int((~keep.expand(sizes.batch, -1)).sum()) * features * width
-    causal = mask is not None and any(isinstance(part, Causal) for part in mask.parts())
-    within = sizes.batch * sizes.heads * sizes.queries * spec.chunk * (features + width) if causal else 0
-    return Cost(dense, dense - gone, dense + within if sizes.whole else None, other)
+    executed = dense if sizes.whole else None
+    if sizes.whole and mask is not None and any(isinstance(part, Causal) for part in mask.parts()):
+        executed = _executed(sizes, spec.chunk, features, width)
+    return Cost(dense, dense - gone, executed, other)
+
+
+def _executed(sizes: Sizes, chunk: int, features: int, width: int) -> int:
+    """Chunks of c tokens: c² scores and their sums each, and the running total, which the first need not read."""
+    parts = [min(chunk, sizes.queries - start) for start in range(0, sizes.queries, chunk)]
+    squares = sizes.batch * sizes.heads * sum(part * part for part in parts) * (features + width)
+    read = sizes.batch * sizes.heads * (sizes.queries - parts[0])
+    return squares + (sizes.batch * sizes.kv_heads * sizes.keys + read) * features * width
 
 
 def _width(spec: Linear, key_width: Number) -> Number:

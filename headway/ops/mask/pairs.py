@@ -76,7 +76,7 @@ class Pairs:
         if not self.known:
             queries, keys = self.shape
             raise ValueError(
-                f"this mask compares positions, and {queries} queries against {keys} keys could stand anywhere: "
+                f"this compares positions, and {queries} queries against {keys} keys could stand anywhere: "
                 "pass query_positions and key_positions"
             )
 

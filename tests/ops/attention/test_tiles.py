@@ -36,7 +36,7 @@ def covered(tiles: list[Tile], batch: int, queries: int, keys: int) -> Tensor:
 def check(tiles: list[Tile], allows: Tensor) -> None:
     batch, _, queries, keys = allows.shape
     count = covered(tiles, batch, queries, keys)
-    assert int(count.max(initial=0) if count.numel() == 0 else count.max()) <= 1, "a row stands in two tiles"
+    assert int(count.max()) <= 1, "a pair is computed twice"
     assert not (allows.any(1) & (count == 0)).any(), "an allowed pair stands in no tile"
     whole = torch.zeros(batch, queries, dtype=torch.int64)
     for tile in tiles:
@@ -160,7 +160,7 @@ def test_every_path_gives_the_same(mask: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(softmax, "trusted", lambda *_: False)
     before = len(counted)
     found += [outcome(softmax.attend, way) for way in ways]
-    assert max(counted[before:]) > 1
+    assert call.mask is None or max(counted[before:]) > 1
     for way in found:
         for x, y in zip(way, expected, strict=True):
             torch.testing.assert_close(x, y, atol=1e-12, rtol=1e-12)

@@ -86,7 +86,6 @@ def test_formulas_are_counts() -> None:
             assert float(polynomial.subs(length, size)) == mask.count(size), mask
 
 
-@pytest.mark.xfail(strict=True, reason="size * (size - 1) / 2 is a float, so the polynomial has float coefficients")
 def test_formulas_have_whole_coefficients() -> None:
     length = sympy.Symbol("L", positive=True, integer=True)
     assert sympy.expand(formula(causal() & window(3), length, length)) == 3 * length - 3
@@ -100,7 +99,6 @@ def test_a_mask_without_a_formula_says_so(mask: Mask) -> None:
         formula(mask, length, length)
 
 
-@pytest.mark.xfail(strict=True, reason="the causal formula takes L = M for granted where L and M are two symbols")
 def test_symbols_of_two_lengths_have_no_causal_formula() -> None:
     queries, keys = sympy.symbols("L M")
     assert formula(everything(), queries, keys) == queries * keys
@@ -108,7 +106,6 @@ def test_symbols_of_two_lengths_have_no_causal_formula() -> None:
         formula(causal(), queries, keys)
 
 
-@pytest.mark.xfail(strict=True, reason="3 // 2 = 1: a batch of 3 with positions of 2 rows is counted as one batch of 2")
 def test_a_batch_that_positions_do_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="3"):
         count_pairs(causal(), Pairs.of(torch.arange(5).expand(2, 5)), 3)
