@@ -57,26 +57,25 @@ def padding_is_nothing(mechanism: Mechanism, trial: Trial) -> float:
 
 def quarantine(mechanism: Mechanism, trial: Trial) -> float:
     """NaN, inf or an overflow in a key and its value arrives in no row that may not see it, nor in its gradients."""
-    return max(_hidden_from_all(mechanism, trial), _hidden_from_some(mechanism, trial))
+    call, (batch, _, keys, _) = trial.call, trial.call.k.shape
+    drawn = torch.rand(batch, keys, generator=trial.generator)
+    padded = narrowed(call, padding(keep=drawn > 0.3))
+    some = (drawn < 0.2) & ~visible(call).all(2).all(1)
+    return max(_leak(mechanism, padded, drawn <= 0.3, trial.seed), _leak(mechanism, call, some, trial.seed))
 
 
-def _hidden_from_all(mechanism: Mechanism, trial: Trial) -> float:
-    call = trial.call
-    gone = torch.rand(len(call.k), call.k.shape[2], generator=trial.generator) < 0.3
-    clean = narrowed(call, padding(keep=~gone))
-    return farthest(outcome(mechanism.attend, clean), outcome(mechanism.attend, _poisoned(clean, gone, trial.seed)))
-
-
-def _hidden_from_some(mechanism: Mechanism, trial: Trial) -> float:
-    call = trial.call
-    seen = visible(call)
-    gone = (torch.rand(len(call.k), call.k.shape[2], generator=trial.generator) < 0.2) & ~seen.all(2).all(1)
-    rows = ~(seen & gone[:, None, None, :]).any(-1, keepdim=True)
+def _leak(mechanism: Mechanism, call: Call, gone: Tensor, seed: int) -> float:
+    """How far poison in these keys gets, where it has no right to."""
+    rows = ~(visible(call) & gone[:, None, None, :]).any(-1, keepdim=True)
     # Rows that see the poison may hold anything, but without an upstream gradient they have no say in any gradient.
     upstream = ripple(mechanism.attend(call)) * rows
-    before = outcome(mechanism.attend, call, upstream=upstream)
-    after = outcome(mechanism.attend, _poisoned(call, gone, trial.seed), upstream=upstream)
-    return max(distance(before[0].where(rows, 0), after[0].where(rows, 0)), farthest(before[1:], after[1:]))
+    poisoned = _poisoned(call, gone, seed)
+    before, *clean = outcome(mechanism.attend, call, upstream=upstream)
+    after, *dirty = outcome(mechanism.attend, poisoned, upstream=upstream)
+    # Without gradients a mechanism may take another path.
+    ways = (after, mechanism.attend(poisoned))
+    values = max(distance(before.where(rows, 0), x.where(rows, 0)) for x in ways)
+    return max(values, farthest(clean, dirty))
 
 
 def empty_rows(mechanism: Mechanism, trial: Trial) -> float:

@@ -32,6 +32,11 @@ class Stream:
             features = features.masked_fill(~self.keep[:, None, part, None], 0)
         return features, torch.cat([values, torch.ones_like(values[..., :1])], -1)
 
+    def gathered(self, q: Tensor, total: Tensor) -> Tensor:
+        """What queries read off a total of all keys."""
+        queries = self.feature(q.to(self.dtype)).unflatten(1, (total.shape[1], -1))
+        return quotient(queries @ total[:, :, None]).flatten(1, 2).to(q.dtype)
+
     def parts(self, length: int) -> list[slice]:
         return [slice(start, min(length, start + self.chunk)) for start in range(0, length, self.chunk)]
 
@@ -69,6 +74,8 @@ def read(
 
 def causal_stream(stream: Stream, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H L W"]:
     """Causal linear attention; the backward pass reads the chunks once more, from the last to the first."""
+    if not _learning(q, k, v):
+        return read(stream, q, k, v, None, _Forgetful())[0]
     return _Causal.apply(stream, q, k, v)
 
 
@@ -77,7 +84,7 @@ class _Causal(torch.autograd.Function):
     def forward(ctx: Any, stream: Stream, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ctx.stream, ctx.totals = stream, []
         ctx.save_for_backward(q, k, v)
-        return read(stream, q, k, v, None, ctx.totals if any(ctx.needs_input_grad) else _Forgetful())[0]
+        return read(stream, q, k, v, None, ctx.totals)[0]
 
     @staticmethod
     @once_differentiable
@@ -111,14 +118,19 @@ def whole_stream(stream: Stream, q: Tensor, k: Tensor, v: Tensor) -> Float[Tenso
 
     With gradients in one piece, since a slice's gradient is as long as what it was cut from.
     """
-    learning = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    learning = _learning(q, k, v)
     total: Tensor | None = None
     for part in [slice(0, k.shape[2])] if learning else stream.parts(k.shape[2]):
         keys, values = stream.mapped(k[:, :, part], v[:, :, part], part)
         total = keys.mT @ values if total is None else total.add_(keys.mT @ values)
     assert total is not None
-    pieces = []
-    for part in [slice(0, q.shape[2])] if learning else stream.parts(q.shape[2]):
-        queries = stream.feature(q[:, :, part].to(stream.dtype)).unflatten(1, (k.shape[1], -1))
-        pieces.append(quotient(queries @ total[:, :, None]).flatten(1, 2).to(q.dtype))
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, 2)
+    if learning:
+        return stream.gathered(q, total)
+    out = q.new_empty(*q.shape[:3], v.shape[3])
+    for part in stream.parts(q.shape[2]):
+        out[:, :, part] = stream.gathered(q[:, :, part], total)
+    return out
+
+
+def _learning(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

@@ -145,18 +145,29 @@ class _InTiles(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         wanted = ctx.needs_input_grad[4:]
-        totals = [torch.zeros_like(x) if want else None for x, want in zip(ctx.saved_tensors, wanted, strict=True)]
+        totals: dict[int, Tensor] = {}
         for tile in ctx.tiles:
-            pull = _at(gradient, tile.batch, tile.rows)
-            silent = {"silent": (pull == 0).all(-1, keepdim=True)} if ctx.careful else {}
-            with torch.enable_grad():
-                parts = [
-                    part.detach().requires_grad_(want)
-                    for part, want in zip(_parts(tile, ctx.cuts, ctx.saved_tensors), wanted, strict=True)
-                ]
-                out = ctx.block(tile, *parts, **silent)
-            _add(totals, tile, ctx.cuts, torch.autograd.grad(out, [part for part in parts if part.requires_grad], pull))
-        return (None, None, None, None, *totals)
+            _pull_tile(ctx, tile, _at(gradient, tile.batch, tile.rows), totals)
+        for index, x in enumerate(ctx.saved_tensors):
+            if wanted[index] and index not in totals:
+                totals[index] = torch.zeros_like(x)
+        found = (totals.get(index) for index in range(len(wanted)))
+        return (None, None, None, None, *found)
+
+
+def _pull_tile(ctx: Any, tile: Tile, pull: Tensor, totals: dict[int, Tensor]) -> None:
+    """Compute one tile again, and add what its output pulls to the gradients of what it came from."""
+    wanted, tensors = ctx.needs_input_grad[4:], ctx.saved_tensors
+    asked = [index for index, want in enumerate(wanted) if want]
+    silent = {"silent": (pull == 0).all(-1, keepdim=True)} if ctx.careful else {}
+    with torch.enable_grad():
+        parts = [part.detach() for part in _parts(tile, ctx.cuts, tensors)]
+        for index in asked:
+            parts[index].requires_grad_()
+        out = ctx.block(tile, *parts, **silent)
+    grads = torch.autograd.grad(out, [parts[index] for index in asked], pull)
+    for index, grad in zip(asked, grads, strict=True):
+        _add(totals, index, tensors[index], tile, ctx.cuts, grad)
 
 
 def _parts(tile: Tile, cuts: list[bool], tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -166,18 +177,27 @@ def _parts(tile: Tile, cuts: list[bool], tensors: Sequence[Tensor]) -> list[Tens
     return [_at(x, tile.batch, where) for x, where in places] + cut
 
 
-def _add(totals: list[Tensor | None], tile: Tile, cuts: list[bool], grads: Sequence[Tensor]) -> None:
-    found = iter(grads)
-    for index, total in enumerate(totals):
-        if total is None:
-            continue
-        if index >= 3:
-            Extra(total, cuts[index - 3]).add(total, tile, next(found))
-        elif isinstance(where := tile.rows if index == 0 else tile.columns, slice):
-            _at(total, tile.batch, where).add_(next(found))
-        else:
-            part = _at(total, tile.batch, ALL)
-            part[:, :, where] = part[:, :, where] + next(found)  # no key stands twice in a tile
+def _add(totals: dict[int, Tensor], index: int, x: Tensor, tile: Tile, cuts: list[bool], grad: Tensor) -> None:
+    """Add a tile's gradient of the index-th tensor x to its total."""
+    if index not in totals:
+        if (
+            grad.shape == x.shape
+            and grad.dtype == x.dtype
+            and isinstance(tile.columns, slice)
+            and tile.columns == ALL
+            and index in (1, 2)
+        ):
+            totals[index] = grad  # a tile of all keys brings a whole gradient: it need not be copied
+            return
+        totals[index] = torch.zeros_like(x)
+    total = totals[index]
+    if index >= 3:
+        Extra(total, cuts[index - 3]).add(total, tile, grad)
+    elif isinstance(where := tile.rows if index == 0 else tile.columns, slice):
+        _at(total, tile.batch, where).add_(grad)
+    else:
+        part = _at(total, tile.batch, ALL)
+        part[:, :, where] = part[:, :, where] + grad  # no key stands twice in a tile
 
 
 def _at(x: Tensor, batch: slice, where: Where) -> Tensor:
