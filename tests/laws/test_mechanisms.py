@@ -18,7 +18,7 @@ from headway.ops.attention.explicit import average
 from headway.ops.mask.pairs import ALL
 from headway.ops.mask.positions import Window
 
-COUNT = 12
+COUNT = 10
 
 PAIRS = [(mechanism, law) for mechanism in MECHANISMS for law in LAWS]
 IMPOSSIBLE = [(mechanism, law) for mechanism, law in PAIRS if mechanism in CANNOT.get(law, {})]
@@ -34,7 +34,7 @@ def tried(mechanism: str) -> tuple[Trial, ...]:
 @pytest.mark.parametrize(("mechanism", "law"), CLAIMED)
 def test_a_claimed_law_holds(mechanism: str, law: str) -> None:
     found = deviations(MECHANISMS[mechanism], LAWS[law], tried(mechanism))
-    assert len(found) >= COUNT // 6, "too few trials could pose the law"
+    assert len(found) >= 2, "too few trials could pose the law"
     worst = max(found, key=lambda pair: pair[1])
     assert worst[1] <= LAWS[law].tolerance, f"seed {worst[0].seed}"
 

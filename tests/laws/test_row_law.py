@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headway.audit.parts import outcome, ripple, visible
 from headway.config import Linear
-from headway.ops.attention import MECHANISMS
+from headway.ops.attention import MECHANISMS, guard
 from headway.ops.attention.call import Call, build
 from headway.ops.mask import Mask, allowed, causal, padding, selected, window
 from tests.ops.attention.paths import force_tiles
@@ -55,11 +55,11 @@ ONLY = {
 }
 CASES = [(mechanism, name) for mechanism in OPTIONS for name in ONLY.get(mechanism, MASKS)]
 PRECISIONS = pytest.mark.parametrize("dtype", list(CLOSE), ids=["float64", "float32", "bfloat16"])
-EXTREMES = pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["float64", "bfloat16"])
+EXTREMES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bfloat16", "float32"])
 PATHS = pytest.mark.parametrize(
     ("path", "dtype"),
-    [("small", torch.float64), ("small", torch.float32), ("small", torch.bfloat16), ("tiles", torch.float32)],
-    ids=["float64", "float32", "bfloat16", "tiles"],
+    [("small", torch.float64), ("small", torch.bfloat16), ("tiles", torch.float32)],
+    ids=["float64", "bfloat16", "tiles of float32"],
 )
 EACH = pytest.mark.parametrize(("mechanism", "mask"), CASES)
 
@@ -108,15 +108,16 @@ def compare(mechanism: str, case: Poisoned) -> None:
     upstream = ripple(case.clean.q[..., :1].expand(-1, -1, -1, WIDTH).contiguous()) * case.rows
     before = outcome(attend, case.clean, upstream=upstream)
     after = outcome(attend, case.dirty, upstream=upstream)
-    # Without gradients a mechanism may take another path.
-    before, after = [before[0], *before], [attend(case.dirty), *after]
-    before[:2], after[:2] = ([x.where(case.rows, 0) for x in found[:2]] for found in (before, after))
-    for name, x, y in zip(("output", "output with gradients", "q", "k", "v"), before, after, strict=True):
+    # Without gradients a mechanism may take another path, and a bad value beside a good key yet another.
+    other = [attend(case.dirty), attend(replace(case.clean, v=case.dirty.v))]
+    before, after = [before[0], before[0], *before], [*other, *after]
+    before[:3], after[:3] = ([x.where(case.rows, 0) for x in found[:3]] for found in (before, after))
+    for name, x, y in zip(("output", "output", "output with gradients", *"qkv"), before, after, strict=True):
         assert y.isfinite().all(), f"{name} is not finite"
         torch.testing.assert_close(y, x, atol=close, rtol=close)
     unseen = ~visible(case.clean).any(2).any(1)[:, None, :, None]
-    assert not (after[3] * unseen).any()
     assert not (after[4] * unseen).any()
+    assert not (after[5] * unseen).any()
 
 
 @EACH
@@ -128,6 +129,14 @@ def test_what_nobody_sees_arrives_nowhere(
         force_tiles(monkeypatch)
     call = make(mechanism, MASKS[mask], dtype)
     compare(mechanism, poison(call, NAN, hidden_from_all=True))
+
+
+def test_declared_padding_needs_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody may see is zeroed once; one row after the other is for keys that some may see."""
+    monkeypatch.setattr(guard, "careful", None)
+    for mechanism in ("softmax", "linear", "local", "additive"):
+        call = make(mechanism, MASKS["right padding"], torch.float32)
+        compare(mechanism, poison(call, NAN, hidden_from_all=True))
 
 
 @EACH
@@ -238,3 +247,12 @@ def test_without_a_mask_nothing_bad_is_swallowed() -> None:
                 call = build(**x, options={})
                 expected = MECHANISMS["softmax"].reference(call).isnan()
                 assert torch.equal(MECHANISMS["softmax"].attend(call).isnan(), expected), (dtype, length, name)
+
+
+@pytest.mark.xfail(strict=True, reason="hidden keys are not zeroed for the matrix one would draw")
+def test_gradients_of_weights_know_nothing_of_hidden_keys() -> None:
+    call = make("softmax", MASKS["right padding"], torch.float64)
+    case = poison(call, NAN, hidden_from_all=True)
+    q = call.q.clone().requires_grad_()
+    matrix = MECHANISMS["softmax"].weights(replace(case.dirty, q=q), slice(None), slice(None))
+    assert torch.autograd.grad(matrix.square().sum(), q)[0].isfinite().all()
