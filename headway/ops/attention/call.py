@@ -99,7 +99,7 @@ def build(
         mask.check(batch, heads, queries, keys)
     places = _positions("query_positions", query_positions, batch, queries)
     key_places = _positions("key_positions", key_positions, batch, keys)
-    if (places is None) != (key_places is None) and queries != keys:
+    if (places is None) != (key_places is None):
         raise ValueError("query_positions and key_positions belong together: pass both, or neither where L = M")
     _check_modifiers((batch, heads, queries, keys), q, **rest)
     if rest.get("vector") is not None and isinstance(spec, Softmax | Linear | Local | Spatial | Channel):

@@ -20,22 +20,27 @@ Row = Callable[..., Tensor]
 def dot(call: Call, q: Tensor, k: Tensor, vector: Tensor | None = None) -> Float[Tensor, "B H L M"]:
     """q kᵀ · scale, each group of query heads with its own key head, without copying keys."""
     scale = q.shape[3] ** -0.5 if call.scale is None else call.scale
-    groups = k.shape[1]
-    grouped = (q * scale).reshape(q.shape[0], groups, -1, q.shape[3])
-    return (grouped @ k.mT).reshape(*q.shape[:3], k.shape[2])
+    batch, heads, queries, width = q.shape
+    grouped = (q * scale).reshape(batch, k.shape[1], heads // k.shape[1] * queries, width)
+    return (grouped @ k.mT).reshape(batch, heads, queries, k.shape[2])
 
 
 def average(weights: Float[Tensor, "B H L M"], v: Float[Tensor, "B G M W"]) -> Float[Tensor, "B H L W"]:
     """Σ_j weights_ij v_j, each group of query heads with its own value head."""
-    grouped = weights.reshape(v.shape[0], v.shape[1], -1, v.shape[2])
-    return (grouped @ v).reshape(*weights.shape[:3], v.shape[3])
+    batch, heads, queries, keys = weights.shape
+    grouped = weights.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
+    return (grouped @ v).reshape(batch, heads, queries, v.shape[3])
 
 
 def normalise(scores: Float[Tensor, "B H L M"], table: Bool[Tensor, "#B #H L M"] | None) -> Float[Tensor, "B H L M"]:
-    """Softmax over the allowed keys; a row that may see nothing has weights 0 and gradients 0, never NaN."""
-    if table is None:
-        return scores.softmax(-1)
-    held, empty = scores.masked_fill(~table, float("-inf")), ~table.any(-1, keepdim=True)
+    """Softmax over the allowed keys; a row that may see nothing has weights 0 and gradients 0, never NaN.
+
+    A key whose score is -inf by a bias counts as one that may not be seen.
+    """
+    if 0 in scores.shape:
+        return scores
+    held = scores if table is None else scores.masked_fill(~table, float("-inf"))
+    empty = held.detach().amax(-1, keepdim=True) == float("-inf")
     if not bool(empty.any()):
         return held.softmax(-1)
     # An empty row is softmaxed over zeros and wiped afterwards: exp(-inf - -inf) would be NaN in the gradient too.
@@ -93,6 +98,7 @@ def block_of(call: Call, raw: Raw) -> Callable[..., Tensor]:
 
 def weights_of(call: Call, rows: slice, heads: slice, raw: Raw) -> Float[Tensor, "B h l M"]:
     """The weights of the rows and heads asked for, and of no others."""
+    call = call.quarantined()
     chosen = torch.arange(call.q.shape[1], device=call.q.device)[heads]
     group = chosen // (call.q.shape[1] // call.k.shape[1])
     tile = Tile(ALL, rows, ALL)

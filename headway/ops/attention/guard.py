@@ -37,8 +37,9 @@ def _attempts(call: Call) -> Iterator[Call]:
 
 def learns(call: Call) -> bool:
     """Whether anything in the call wants a gradient."""
-    tensors = (call.q, call.k, call.v, *(extra.value for extra in extras_of(call)))
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if not torch.is_grad_enabled():
+        return False
+    return any(x.requires_grad for x in (call.q, call.k, call.v, *(extra.value for extra in extras_of(call))))
 
 
 def finite(x: Tensor) -> bool:
@@ -47,7 +48,13 @@ def finite(x: Tensor) -> bool:
 
 
 def _finite_scores(call: Call) -> bool:
-    return finite(call.q) and (call.keys_finite or finite(call.k))
+    q, k = call.q.detach(), call.k.detach()
+    if call.keys_finite:
+        return finite(q)
+    if q.shape == k.shape and q.is_contiguous() and k.is_contiguous():
+        # One product reads both: NaN and inf survive it, whatever they are multiplied by.
+        return math.isfinite(torch.dot(q.view(-1), k.view(-1)).item())
+    return finite(q) and finite(k)
 
 
 def _calm(call: Call) -> bool:

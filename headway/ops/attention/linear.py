@@ -64,7 +64,7 @@ def _row_of(call: Call) -> Row:
 def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, "B h l M"]:
     """The matrix that is never formed: g(q_i)·g(k_j) over its row sum, where i may see j."""
     _kernel(call)
-    g = feature_of(_spec(call))
+    call, g = call.quarantined(), feature_of(_spec(call))
     q, k = g(call.q[:, heads, rows].to(call.dtype)), g(expand(call.k, call.q.shape[1])[:, heads].to(call.dtype))
     scores = q @ k.mT
     if call.mask is not None:

@@ -57,7 +57,7 @@ class Mask(ABC):
     def table(self, queries: Tensor | int, keys: Tensor | int | None = None) -> Bool[Tensor, "B H L M"]:
         """The whole table for given positions, or for lengths (n stands for 0 … n-1)."""
         pairs = Pairs.of(queries, keys)
-        self.check(self.batch, self.heads, *pairs.shape)
+        self.check(max(self.batch, pairs.query.shape[0], pairs.key.shape[0]), self.heads, *pairs.shape)
         found = self.at(pairs)
         return found.expand(*found.shape[:2], *pairs.shape)
 
