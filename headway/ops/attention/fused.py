@@ -12,8 +12,10 @@ from headway.ops.attention.call import Call
 from headway.ops.attention.explicit import bias_at
 from headway.ops.attention.guard import learns
 from headway.ops.attention.tiles import Tile, length
+from headway.ops.mask import Mask
 from headway.ops.mask.kernel import Kernel, kept_keys, without_padding
 from headway.ops.mask.pairs import take
+from headway.ops.mask.positions import Causal, Window
 
 
 def working_dtype(call: Call) -> torch.dtype:
@@ -87,9 +89,9 @@ class _Tables:
             return None
         rest, keep = without_padding(self.call.mask), kept_keys(self.call.mask)
         pairs = self.call.pairs.at(tile.batch, tile.rows, tile.columns)
-        if rest is None or not rest.shifts or not self.call.pairs.consecutive or not _plain(tile):
+        key = None if rest is None else self._key(tile, rest)
+        if rest is None or key is None:
             return self.call.mask.at(pairs)
-        key = self._key(tile)
         if key not in self.known:
             table = rest.at(pairs)
             self.known[key] = None if bool(table.all()) else table
@@ -99,16 +101,17 @@ class _Tables:
         kept = take(take(keep, tile.batch, 0), tile.columns, 1)[:, None, None, :]
         return kept.expand(-1, 1, pairs.shape[0], -1) if table is None else table & kept
 
-    def _key(self, tile: Tile) -> tuple[int, ...]:
-        queries, keys = self.call.pairs.shape
-        rows, columns = tile.rows, tile.columns
-        assert isinstance(rows, slice) and isinstance(columns, slice)
+    def _key(self, tile: Tile, mask: Mask) -> tuple[int, ...] | None:
+        """What tells tables apart: how the tile's queries and keys stand to each other. None: only the tile itself."""
+        if tile.alike is not None and all(isinstance(part, Causal | Window) for part in mask.parts()):
+            return tile.alike
+        if not (mask.shifts and self.call.pairs.consecutive):
+            return None
+        rows, columns, (queries, keys) = tile.rows, tile.columns, self.call.pairs.shape
+        if not (isinstance(rows, slice) and isinstance(columns, slice)):
+            return None
         first, last = rows.indices(queries), columns.indices(keys)
         return length(rows, queries), length(columns, keys), first[0] - last[0], first[2], last[2]
-
-
-def _plain(tile: Tile) -> bool:
-    return isinstance(tile.rows, slice) and isinstance(tile.columns, slice)
 
 
 @lru_cache

@@ -17,6 +17,7 @@ from headway.ops.mask.pairs import ALL, Pairs, Where
 from headway.ops.mask.positions import Causal
 
 Side = tuple[int, int]
+Block = tuple[Where, Where, tuple[int, ...] | None]
 
 
 def plan_neighbours(spec: Local, mask: Mask | None, pairs: Pairs) -> list[Tile] | None:
@@ -60,10 +61,10 @@ class _Layout:
     def tiles(self) -> list[Tile]:
         wide, stars = self._wide(), self._stars()
         tiles = [Tile(ALL, some, ALL) for some in wide.split(ROWS) if len(some)]
-        for rows, columns in self._blocks():
-            rows, columns = _less(rows, wide), _more(columns, stars)
-            if length(rows, self.pairs.shape[0]):
-                tiles.append(Tile(ALL, rows, columns))
+        for rows, columns, alike in self._blocks():
+            mine, theirs = _less(rows, wide), _more(columns, stars)
+            if length(mine, self.pairs.shape[0]):
+                tiles.append(Tile(ALL, mine, theirs, alike if mine is rows and theirs is columns else None))
         return tiles
 
     def _wide(self) -> Tensor:
@@ -78,11 +79,11 @@ class _Layout:
         chosen = torch.isin(positions, torch.tensor(self.spec.selected, device=positions.device, dtype=torch.long))
         return chosen | (positions < 0) if self.spec.global_tokens else chosen
 
-    def _blocks(self) -> Iterator[tuple[Where, Where]]:
+    def _blocks(self) -> Iterator[Block]:
         reach, step = _side(self.spec.window), _side(self.spec.dilation)
         return self._line(reach[1], step[1]) if self.spec.grid is None else self._plane(reach, step)
 
-    def _line(self, reach: int, step: int) -> Iterator[tuple[Where, Where]]:
+    def _line(self, reach: int, step: int) -> Iterator[Block]:
         """Blocks of every step-th token, each with as many keys before (and after, unless nothing is seen there)."""
         total, ahead = self.pairs.shape[0], not self._causal()
         for start in range(step):
@@ -90,13 +91,13 @@ class _Layout:
             for block in range(0, count, ROWS):
                 last = min(count, block + ROWS)
                 low, high = max(0, block - reach + 1), min(count, last + reach - 1) if ahead else last
-                yield _every(start, step, block, last), _every(start, step, low, high)
+                yield _every(start, step, block, last), _every(start, step, low, high), None
 
-    def _plane(self, reach: Side, step: Side) -> Iterator[tuple[Where, Where]]:
+    def _plane(self, reach: Side, step: Side) -> Iterator[Block]:
         index = torch.arange(self.grid[0] * self.grid[1], device=self.pairs.query.device).view(self.grid) + self.first
-        side = [max(4, min(16, size)) for size in reach]
+        side = [max(8, min(16, size)) for size in reach]
         if self.first:
-            yield slice(0, self.first), slice(0, self.first)
+            yield slice(0, self.first), slice(0, self.first), None
         for row in range(step[0]):
             for column in range(step[1]):
                 yield from _rectangles(
@@ -107,7 +108,7 @@ class _Layout:
         return self.mask is not None and any(isinstance(part, Causal) for part in self.mask.parts())
 
 
-def _rectangles(index: Tensor, reach: Side, side: Side, causal: bool) -> Iterator[tuple[Where, Where]]:
+def _rectangles(index: Tensor, reach: Side, side: Side, causal: bool) -> Iterator[Block]:
     rows, columns = index.shape
     for top in range(0, rows, side[0]):
         bottom = min(rows, top + side[0])
@@ -115,7 +116,8 @@ def _rectangles(index: Tensor, reach: Side, side: Side, causal: bool) -> Iterato
         for left in range(0, columns, side[1]):
             right = min(columns, left + side[1])
             near = slice(max(0, left - reach[1] + 1), min(columns, right + reach[1] - 1))
-            yield index[top:bottom, left:right].reshape(-1), index[above:below, near].reshape(-1)
+            alike = (bottom - top, right - left, below - above, near.stop - near.start, top - above, left - near.start)
+            yield index[top:bottom, left:right].reshape(-1), index[above:below, near].reshape(-1), alike
 
 
 def _every(start: int, step: int, first: int, last: int) -> slice:

@@ -29,6 +29,7 @@ class Tile:
     batch: slice
     rows: Where
     columns: Where
+    alike: tuple[int, ...] | None = None  # tiles of a grid with the same mark have the same table of near positions
 
     def size(self, batch: int, queries: int, keys: int) -> int:
         """How many pairs a dense computation of the tile covers."""
