@@ -95,6 +95,8 @@ def read_spec(given: "Frozen | str | dict[str, Any]", **options: Any) -> Any:
     """A mechanism's spec from its name and options, from a dict as in JSON, or as it is."""
     if isinstance(given, Frozen):
         return type(given)(**{**given.model_dump(), **options}) if options else given
+    if not isinstance(given, str | dict):
+        raise ValueError(f"a mechanism is a name ({', '.join(SPECS)}), a spec or a record, not {given!r}")
     fields = {"kind": given, **options} if isinstance(given, str) else {**given, **options}
     kind = fields.get("kind")
     if kind not in SPECS:
@@ -123,7 +125,7 @@ def explain(error: ValidationError, what: str, known: Any) -> str:
     name = names[0] if names else what
     if first["type"] == "extra_forbidden":
         options = ", ".join(option for option in known if option != "kind") or "none"
-        return f"{what} has no option {name!r}{nearest(name, known)}; its options: {options}"
+        return f"{what} has no option {name!r}{nearest(name, set(known) - {'kind'})}; its options: {options}"
     if first["type"] == "missing":
         return f"{what} needs the option {name!r}"
     if first["type"] == "value_error":
@@ -139,7 +141,7 @@ class Rotary(Frozen):
     interleaved: bool = False
 
 
-Size = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1, strict=True)]
 
 
 class AttentionConfig(Frozen):
@@ -225,6 +227,10 @@ class BlockConfig(Frozen):
                     f"a residual adds a layer's output to its input, so both need one size: the {name} maps width "
                     f"{part.width} to {part.output_width}; make them equal or set residual=False"
                 )
+        if self.cross is not None and self.cross.rotary is not None:
+            raise ValueError(
+                "a block does not know where its source's tokens stand: rotary cross-attention is for Attention"
+            )
         if self.cross is not None and self.cross.width != self.attention.output_width:
             raise ValueError(f"cross-attention of width {self.cross.width} follows attention that gives "
                              f"{self.attention.output_width}")  # fmt: skip

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.config import Additive, AttentionConfig
 from headway.nn.quarantine import Projection, zero_padding
-from headway.nn.state import State
+from headway.nn.state import Cross, Rolling, State, reach_of
 from headway.ops.attention import Call, attend_call, build
 from headway.ops.mask import Mask, allowed, causal
 from headway.ops.mask.kernel import kept_keys
@@ -60,6 +60,11 @@ class Attention(nn.Module):
         """What each row of x gathers; `mask` is over this call's keys, a state adds those it holds."""
         mask = allowed(mask) if isinstance(mask, Tensor) else mask
         self._check(x, source)
+        self._check_state(state, source)
+        if source is not None and self.config.rotary is not None and (positions is None or source_positions is None):
+            raise ValueError(
+                "rotary cross-attention compares positions of two texts: pass positions and source_positions"
+            )
         call = self._call(x, source, mask, positions, source_positions, bias, state)
         found = self.core(call) if state is None else state.attend(call, self.core)
         joined = rearrange(found, "B H L W -> B L (H W)")
@@ -109,16 +114,34 @@ class Attention(nn.Module):
         )
         return apply_rotary(x, table, interleaved=rotary.interleaved)
 
+    def _check_state(self, state: State | None, source: Tensor | None) -> None:
+        """Refuse a cache that cannot hold what this layer needs."""
+        c = self.config
+        if state is None or (isinstance(state, Cross) and source is not None):
+            return
+        if isinstance(state, Cross) or source is not None:
+            raise ValueError("a Cross state holds a source; self-attention needs a Growing, Rolling or Recurrent one")
+        if not c.causal:
+            raise ValueError("only causal attention can be read with a cache: earlier outputs would change otherwise")
+        if isinstance(state, Rolling) and not 0 < reach_of(c) <= state.window:
+            raise ValueError(
+                f"a Rolling state of {state.window} tokens is too short for this layer: use new_state(...)"
+            )
+
     def _check(self, x: Tensor, source: Tensor | None) -> None:
         c = self.config
-        given = c.width if source is None else c.source_width
+        for name, rows in (("x", x), ("source", source)):
+            if rows is not None and (not isinstance(rows, Tensor) or rows.ndim != 3):
+                raise ValueError(
+                    f"{name} has three axes, B L D; this one is {getattr(rows, 'shape', type(rows).__name__)}"
+                )
         if x.shape[-1] != c.width:
             raise ValueError(f"this layer takes width {c.width}, and x has width {x.shape[-1]}")
         if source is None and c.source_width != c.width:
             raise ValueError(f"this layer attends to a source of width {c.source_width}; pass it as source=")
-        if source is not None and source.shape[-1] != given:
+        if source is not None and source.shape[-1] != c.source_width:
             raise ValueError(
-                f"this layer attends to a source of width {given}, and source has width {source.shape[-1]}"
+                f"this layer attends to a source of width {c.source_width}, and source has width {source.shape[-1]}"
             )
 
 

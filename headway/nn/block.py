@@ -14,7 +14,7 @@ from headway.nn.feedforward import FeedForward
 from headway.nn.norm import make_norm
 from headway.nn.quarantine import zero_padding
 from headway.nn.state import State
-from headway.ops.mask import Mask
+from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.position import Bias
 
@@ -23,11 +23,16 @@ from headway.ops.position import Bias
 class Context:
     """What the layers of a stack share besides x: masks, positions, biases, and a source to attend to."""
 
-    mask: Mask | None = None
+    mask: Mask | Tensor | None = None
     positions: Int[Tensor, "b L"] | None = None
     bias: Tensor | Bias | None = None
     source: Float[Tensor, "B M E"] | None = None
-    source_mask: Mask | None = None
+    source_mask: Mask | Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mask", "source_mask"):
+            if isinstance(table := getattr(self, name), Tensor):
+                object.__setattr__(self, name, allowed(table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +77,7 @@ class Block(nn.Module):
         self, x: Float[Tensor, "B L D"], context: Context = _NOTHING, state: BlockState = _NO_STATE
     ) -> Float[Tensor, "B L O"]:
         c = self.config
-        x = zero_padding(x, None if context.mask is None else kept_keys(context.mask))
+        x = zero_padding(x, kept_keys(context.mask) if isinstance(context.mask, Mask) else None)
         found = self.attention(
             self._before(self.attention_norm, x),
             mask=context.mask,

@@ -13,6 +13,7 @@ from headway.ops.attention import Call
 from headway.ops.attention.guard import finite
 from headway.ops.mask import padding
 from headway.ops.mask.kernel import kept_keys, without_padding
+from headway.ops.mask.places import Given, Segments
 
 Core = Callable[[Call], Tensor]
 
@@ -68,6 +69,7 @@ class Held(ABC):
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Keep these rows, in this order, repeated where asked."""
         if self._buffer is not None:
+            check_rows(rows, len(self._next))
             self._buffer = self._buffer.each(lambda x, axis: x.index_select(0, rows))
             self._next = self._next[rows]
 
@@ -87,16 +89,15 @@ class Held(ABC):
 
     def write(self, call: Call, at: int) -> None:
         """Put the call's keys and values into the columns from `at` on."""
-        if torch.is_grad_enabled() and (call.k.requires_grad or call.v.requires_grad):
-            raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
+        refuse_gradients(call)
+        _refuse_tables(call)
         new = self._new(call)
         buffer = self._room(new, at + new.k.shape[2])
         for field in fields(Columns):
             held, fresh = getattr(buffer, field.name), getattr(new, field.name)
             held.narrow(held.ndim - 1 - (held.ndim == 4), at, new.k.shape[2]).copy_(fresh)
         self._finite = self._finite and finite(new.k)
-        last = torch.where(new.keep, new.positions, -1).amax(-1) + 1
-        self._next = torch.maximum(self._next.expand(len(last)), last)
+        self._next = _after(self._next, new.positions, new.keep)
 
     def whole(self, call: Call) -> Call:
         """The call with everything held as its keys."""
@@ -137,6 +138,42 @@ class Held(ABC):
                 getattr(self._buffer, field.name).narrow(old.ndim - 1 - (old.ndim == 4), 0, self.columns).copy_(old)
         self.columns = max(self.columns, needed)
         return self._buffer
+
+
+def refuse_gradients(call: Call) -> None:
+    if torch.is_grad_enabled() and (call.k.requires_grad or call.v.requires_grad):
+        raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
+
+
+def _refuse_tables(call: Call) -> None:
+    """Tables are over this call's keys; with a cache nobody could say which of the held ones they mean."""
+    parts = () if call.mask is None else call.mask.parts()
+    if any(isinstance(part, Given | Segments) for part in parts) or isinstance(call.bias, Tensor):
+        raise ValueError(
+            "with a cache, masks and biases relate positions (causal, window, ALiBi, …) or declare padding: a table of "
+            "this call's keys does not say which of the held ones it means"
+        )
+
+
+def check_rows(rows: Tensor, count: int) -> None:
+    whole = isinstance(rows, Tensor) and rows.ndim == 1 and rows.dtype == torch.long
+    if not whole or (len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < count)):
+        raise ValueError(f"select takes a tensor of whole row numbers from 0 to {count - 1}, not {rows}")
+
+
+def following_position(before: Int[Tensor, " b"], call: Call) -> Int[Tensor, " B"]:
+    """The position after the last real token of each row, once the call is read."""
+    batch, keys, device = call.k.shape[0], call.k.shape[2], call.k.device
+    keep = None if call.mask is None else kept_keys(call.mask)
+    keep = torch.ones(1, keys, dtype=torch.bool, device=device) if keep is None else keep
+    places = call.key_positions
+    places = before.to(device)[:, None] + torch.arange(keys, device=device) if places is None else places
+    return _after(before.to(device), places.expand(batch, -1), keep.expand(batch, -1))
+
+
+def _after(before: Tensor, positions: Int[Tensor, "B M"], keep: Bool[Tensor, "B M"]) -> Int[Tensor, " B"]:
+    last = torch.where(keep, positions, -1).amax(-1) + 1
+    return torch.maximum(before.expand(len(last)), last)
 
 
 def _aligned(columns: Columns, total: int) -> Columns:

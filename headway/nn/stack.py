@@ -10,10 +10,10 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.config import AttentionConfig, Linear, Local, StackConfig
+from headway.config import AttentionConfig, Linear, Spatial, StackConfig
 from headway.nn.block import Block, BlockState, Context
 from headway.nn.norm import make_norm
-from headway.nn.state import Cross, Growing, Recurrent, Rolling, State
+from headway.nn.state import Cross, Growing, Recurrent, Rolling, State, reach_of
 from headway.ops.mask import Mask
 
 
@@ -32,6 +32,8 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B L O"]:
         context = context or Context()
         states = [BlockState()] * len(self.blocks) if states is None else states
+        if len(states) != len(self.blocks):
+            raise ValueError(f"{len(self.blocks)} blocks have {len(self.blocks)} states, not {len(states)}")
         for block, state in zip(self.blocks, states, strict=True):
             x = block(x, context, state)
         return self.norm(x)
@@ -49,10 +51,10 @@ def new_state(config: AttentionConfig) -> State:
         raise ValueError("only causal attention can be read token by token: earlier outputs would change otherwise")
     if isinstance(spec, Linear):
         return Recurrent()
-    if isinstance(spec, Local) and spec.grid is None and not spec.selected and not spec.global_tokens:
-        reach, step = (side if isinstance(side, int) else side[1] for side in (spec.window, spec.dilation))
-        return Rolling((reach - 1) * step + 1)
-    return Growing()
+    if isinstance(spec, Spatial):
+        raise ValueError("a grid is attended to as a whole: spatial attention cannot be read token by token")
+    reach = reach_of(config)
+    return Rolling(reach) if reach else Growing()
 
 
 class EncoderDecoder(nn.Module):

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.nn.held import Core, Held
+from headway.config import AttentionConfig, Linear, Local
+from headway.nn.held import Core, Held, check_rows, following_position, refuse_gradients
 from headway.ops.attention import Call
 from headway.ops.attention.linear import running
 from headway.ops.mask.kernel import kept_keys
@@ -73,6 +74,20 @@ class Rolling(Held):
         self._forget()
         return found
 
+    def join(self, other: Held) -> None:
+        if isinstance(other, Rolling) and other.window != self.window:
+            raise ValueError(f"a window of {self.window} tokens cannot take in rows of a window of {other.window}")
+        self._unroll()
+        if isinstance(other, Rolling):
+            other._unroll()
+        super().join(other)
+
+    def _unroll(self) -> None:
+        """Oldest column first again, so that the columns of two caches stand side by side."""
+        if self._buffer is not None and self._oldest:
+            self._buffer = self._now().each(lambda x, axis: x.roll(-self._oldest, axis))
+        self._oldest = 0
+
     def _forget(self) -> None:
         """Keep the newest `window` real tokens of each row, oldest first."""
         if self.columns <= self.window:
@@ -96,6 +111,7 @@ class Cross(Held):
 
     def __init__(self) -> None:
         super().__init__(capacity=1)
+        self._keep: Tensor | None = None  # the padding that the source was written with
 
     @property
     def source(self) -> tuple[Tensor, Tensor] | None:
@@ -110,6 +126,10 @@ class Cross(Held):
     def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
         if self._buffer is None:
             self.write(call, 0)
+            self._keep = None if call.mask is None else kept_keys(call.mask)
+        keep = None if call.mask is None else kept_keys(call.mask)
+        if keep is not None and (self._keep is None or not torch.equal(keep, self._keep)):
+            raise ValueError("this state holds a source with other padding: make a new Cross state for a new source")
         return core(self.whole(call))
 
 
@@ -119,6 +139,7 @@ class Recurrent:
     def __init__(self) -> None:
         self._total: Tensor | None = None
         self._lengths = torch.zeros(1, dtype=torch.long)
+        self._next = torch.zeros(1, dtype=torch.long)  # the position of each row's next token
 
     @property
     def source(self) -> tuple[Tensor, Tensor] | None:
@@ -133,12 +154,16 @@ class Recurrent:
         return 0 if self._total is None else self._total.nbytes
 
     def following(self, count: int) -> Int[Tensor, "b L"]:
-        return self._lengths[:, None] + torch.arange(count, device=self._lengths.device)
+        return self._next[:, None] + torch.arange(count, device=self._next.device)
 
     def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
-        if torch.is_grad_enabled() and (call.k.requires_grad or call.v.requires_grad):
-            raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
+        refuse_gradients(call)
+        if not isinstance(call.options, Linear):
+            raise ValueError("a running total serves linear attention alone: use a Growing state")
+        if self._total is not None and len(self._total) != call.k.shape[0]:
+            raise ValueError(f"this state holds {len(self._total)} rows, and the call has {call.k.shape[0]}")
         out, self._total = running(call, self._total)
+        self._next = following_position(self._next, call)
         keep = None if call.mask is None else kept_keys(call.mask)
         new = torch.tensor([call.k.shape[2]], device=call.k.device) if keep is None else keep.sum(-1)
         self._lengths = (self._lengths.to(call.k.device) + new).expand(call.k.shape[0])
@@ -146,10 +171,23 @@ class Recurrent:
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         if self._total is not None:
-            self._total, self._lengths = self._total[rows], self._lengths[rows]
+            check_rows(rows, len(self._total))
+            self._total, self._lengths, self._next = self._total[rows], self._lengths[rows], self._next[rows]
 
     def join(self, other: "Recurrent") -> None:
+        if not isinstance(other, Recurrent):
+            raise ValueError(f"a Recurrent state cannot take in rows of a {type(other).__name__} one")
         if self._total is None or other._total is None:
             raise ValueError("an empty state has no rows to join: read something with it first")
         self._total = torch.cat([self._total, other._total])
+        self._next = torch.cat([self._next, other._next])
         self._lengths = torch.cat([self._lengths, other._lengths])
+
+
+def reach_of(config: AttentionConfig) -> int:
+    """How many of the last tokens a causal layer can see at all; 0 where there is no such number."""
+    spec = config.mechanism
+    if not isinstance(spec, Local) or spec.grid is not None or spec.selected or spec.global_tokens:
+        return 0
+    size, step = (side if isinstance(side, int) else side[1] for side in (spec.window, spec.dilation))
+    return (size - 1) * step + 1

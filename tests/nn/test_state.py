@@ -218,5 +218,88 @@ def test_padding_of_source_and_target_changes_nothing() -> None:
 
 def test_states_belong_to_blocks() -> None:
     model = stack("softmax")
-    with torch.no_grad(), pytest.raises(ValueError, match="shorter"):
+    with torch.no_grad(), pytest.raises(ValueError, match="2 blocks have 2 states, not 1"):
         model(rows(1, 2, D), Context(mask=causal()), [BlockState()])
+
+
+@pytest.mark.parametrize("ahead", [(0, 1), (1, 0), (2, 2), (3, 1)])
+@pytest.mark.parametrize("kind", ["window", "dilated"])
+def test_windows_that_turned_by_different_amounts_are_joined(kind: str, ahead: tuple[int, int]) -> None:
+    model, x = stack(kind), rows(2, LENGTH, D)
+    with torch.no_grad():
+        full, states = model(x), [model.new_states(), model.new_states()]
+        for row, (steps, state) in enumerate(zip(ahead, states, strict=True)):
+            model(x[row : row + 1, :6], None, state)
+            for step in range(steps):
+                model(x[row : row + 1, 6 + step : 7 + step], None, state)
+        for ours, theirs in zip(*states, strict=True):
+            ours.own.join(theirs.own)
+        for step in range(4):
+            at = [6 + steps + step for steps in ahead]
+            found = model(torch.stack([x[0, at[0]], x[1, at[1]]])[:, None], None, states[0])[:, 0]
+            close(found, torch.stack([full[0, at[0]], full[1, at[1]]]))
+
+
+@pytest.mark.parametrize("kind", ["softmax", "window", "linear"])
+def test_positions_go_on_from_the_last_real_token(kind: str) -> None:
+    """Holes in the padding, and positions that do not start at 0: the next token stands after the last real one."""
+    own = {name: value for name, value in KINDS[kind].items() if name == "mechanism"}
+    config = AttentionConfig(width=D, heads=6, causal=True, rotary=Rotary(), head_width=4, **own)
+    attention = Attention(config).double()
+    x, keep = rows(1, 7, D), torch.tensor([[True, False, True, True, False, True]])
+    with torch.no_grad():
+        state = new_state(attention.config)
+        attention(x[:, :6], mask=padding(keep=keep), state=state)
+        found = attention(x[:, 6:], state=state)
+        whole = torch.cat([keep, torch.tensor([[True]])], 1)
+        close(found[:, 0], attention(x, mask=padding(keep=whole))[:, 6])
+        shifted = new_state(attention.config)
+        attention(x[:, :4], positions=torch.arange(4) + 7, state=shifted)
+        assert shifted.following(1).tolist() == [[11]]
+
+
+def test_a_refused_call_leaves_the_cache_as_it_was() -> None:
+    attention, x = Attention(AttentionConfig(width=D, heads=6, causal=True)).double(), rows(2, 6, D)
+    with torch.no_grad():
+        state, full = Growing(), attention(x)
+        attention(x[:, :3], state=state)
+        for wrong in (dict(mask=torch.ones(2, 2, dtype=torch.bool)), dict(bias=torch.zeros(1, 1, 2, 2).double())):
+            with pytest.raises(ValueError, match="relate positions"):
+                attention(x[:, 3:5], state=state, **wrong)
+        assert state.lengths.tolist() == [3, 3]
+        close(attention(x[:, 3:], state=state), full[:, 3:])
+
+
+def test_a_state_must_suit_its_layer() -> None:
+    make = lambda **c: Attention(AttentionConfig(width=D, heads=6, **{"causal": True, **c})).double()  # noqa: E731
+    x = rows(2, 3, D)
+    local = make(mechanism=Local(window=5))
+    wrong = [
+        (local, Rolling(3), "too short"),
+        (make(), Rolling(3), "too short"),
+        (make(causal=False), Growing(), "only causal attention"),
+        (make(), Cross(), "Cross state holds a source"),
+        (make(), Recurrent(), "linear attention alone"),
+        (make(mechanism=Linear(), causal=False), Recurrent(), "only causal attention"),
+    ]
+    with torch.no_grad():
+        for attention, state, sentence in wrong:
+            with pytest.raises(ValueError, match=sentence):
+                attention(x, state=state)
+        scaled, state = make(mechanism=Linear(), scale=0.5), Recurrent()
+        with pytest.raises(ValueError, match="no score to change"):
+            scaled(x[:, :1], state=state)
+        for rows_asked in (torch.tensor([2]), torch.tensor([-1])):
+            state = Growing()
+            make()(x, state=state)
+            with pytest.raises(ValueError, match="select takes"):
+                state.select(rows_asked)
+
+
+def test_rotary_across_two_texts_asks_for_positions() -> None:
+    attention, x, source = Attention(AttentionConfig(width=D, rotary=Rotary())).double(), rows(2, 3, D), rows(2, 5, D)
+    with pytest.raises(ValueError, match="pass positions and source_positions"):
+        attention(x, source)
+    assert attention(x, source, positions=torch.arange(3), source_positions=torch.arange(5)).shape == (2, 3, D)
+    with pytest.raises(ValueError, match="rotary cross-attention"):
+        BlockConfig(attention=AttentionConfig(width=D), cross=AttentionConfig(width=D, rotary=Rotary()))

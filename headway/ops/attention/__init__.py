@@ -79,7 +79,12 @@ def attend_call(call: Call, record: Mechanism | None = None) -> Float[Tensor, "B
 
 def record_of(call: Call) -> Mechanism:
     """The mechanism that the call's options belong to."""
-    return next(record for record in MECHANISMS.values() if isinstance(call.options, record.spec))
+    for record in MECHANISMS.values():
+        if isinstance(call.options, record.spec):
+            return record
+    raise ValueError(
+        f"{type(call.options).__name__} is the spec of no mechanism in MECHANISMS: pass the record itself as mechanism="
+    )
 
 
 def _resolve(mechanism: Mechanism | Frozen | str, options: dict[str, Any]) -> tuple[Mechanism | None, Frozen]:

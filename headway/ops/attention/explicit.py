@@ -54,11 +54,18 @@ def modify(scores: Tensor, call: Call, bias: Tensor | None) -> Tensor:
     return scores if bias is None else scores + bias.to(scores.dtype)
 
 
+# Up to here the sigmoid's rounding, about cap · 1e-7 in float32, stays below that of the scores themselves.
+_SMALL_CAP = 64.0
+
+
 def modify_quickly(scores: Tensor, call: Call, bias: Tensor | None) -> Tensor:
     """The same up to a constant, which no softmax sees: cap · tanh(s / cap) + cap = 2 cap · sigmoid(2 s / cap).
 
-    A sigmoid takes a third of the time of a tanh, and the scores are nobody else's, so they are overwritten.
+    A sigmoid takes a third of the time of a tanh, and the scores are nobody else's, so they are overwritten. The
+    constant costs digits where the cap is large, so a large cap takes the tanh.
     """
+    if call.softcap is not None and call.softcap > _SMALL_CAP:
+        return modify(scores, call, bias)
     if call.softcap is not None:
         risen = scores.mul_(2 / call.softcap).sigmoid_()
         scores = risen * (2 * call.softcap) if torch.is_grad_enabled() else risen.mul_(2 * call.softcap)

@@ -83,7 +83,8 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
 
 def running(call: Call, total: Tensor | None) -> tuple[Float[Tensor, "B H L W"], Float[Tensor, "B G F V"]]:
     """The recurrent form: what new tokens gather, after the total of all before them, and the total after them."""
-    if call.q.shape[2] > 1 and not _kernel(call).causal:
+    _kernel(call)
+    if call.mask is None or not any(isinstance(part, Causal) for part in call.mask.parts()):
         raise ValueError("a running total reads tokens in order: linear attention with a state needs causal()")
     call = call.quarantined()
     # Token by token where something is not finite: what comes later must not arrive in earlier rows.

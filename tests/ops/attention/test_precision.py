@@ -99,3 +99,11 @@ def test_large_scores_do_not_overflow() -> None:
         found = attend(q, k, v, mechanism=name, **options)
         assert found.isfinite().all()
     assert attend(q, k, v, scale=1.0).flatten().tolist() == [3.0, 5.0]
+
+
+@pytest.mark.parametrize("cap", [1.0, 5.0, 50.0, 64.0, 65.0, 1e3, 1e6, 1e8])
+def test_a_cap_of_any_size_keeps_the_digits_of_the_scores(cap: float) -> None:
+    q, k, v = (torch.randn(1, 2, 64, 16) for _ in range(3))
+    scores = q.double() @ k.double().mT / 4
+    right = (cap * torch.tanh(scores / cap)).softmax(-1) @ v.double()
+    assert float((attend(q, k, v, softcap=cap) - right).abs().max()) < 1e-5
