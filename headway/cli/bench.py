@@ -42,7 +42,7 @@ def bench(
     only
         A case of the work, for example `local`; may be given several times.
     quick
-        Smaller sizes and fewer rounds: under a minute.
+        Smaller sizes and fewer rounds: about a minute.
     json
         A list of rows instead of a table.
     plot
