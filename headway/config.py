@@ -16,6 +16,15 @@ Pair = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
 Extent = Annotated[int, Field(ge=1)] | Pair
 
 
+def sides(size: Extent) -> Pair:
+    """Rows and columns of an extent; one number stands for both.
+
+    >>> sides(3), sides((2, 5))
+    ((3, 3), (2, 5))
+    """
+    return (size, size) if isinstance(size, int) else size
+
+
 class Frozen(BaseModel):
     """A model that cannot be changed and knows no key but its own."""
 

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headway.ops.attention import Call
+from headway.ops.attention.call import learning
 from headway.ops.attention.guard import finite
 from headway.ops.mask import padding
 from headway.ops.mask.kernel import kept_keys, without_padding
@@ -30,6 +31,12 @@ class Columns:
     def each(self, change: Callable[[Tensor, int], Tensor]) -> "Columns":
         """The same change for all four, given the axis that counts columns."""
         return Columns(change(self.k, 2), change(self.v, 2), change(self.positions, 1), change(self.keep, 1))
+
+    def put(self, new: "Columns", at: int) -> None:
+        """Overwrite the columns from `at` on."""
+        end = at + new.k.shape[2]
+        self.k[:, :, at:end], self.v[:, :, at:end] = new.k, new.v
+        self.positions[:, at:end], self.keep[:, at:end] = new.positions, new.keep
 
 
 class Held(ABC):
@@ -93,9 +100,7 @@ class Held(ABC):
         _refuse_tables(call)
         new = self._new(call)
         buffer = self._room(new, at + new.k.shape[2])
-        for field in fields(Columns):
-            held, fresh = getattr(buffer, field.name), getattr(new, field.name)
-            held.narrow(held.ndim - 1 - (held.ndim == 4), at, new.k.shape[2]).copy_(fresh)
+        buffer.put(new, at)
         self._finite = self._finite and finite(new.k)
         self._next = _after(self._next, new.positions, new.keep)
 
@@ -133,15 +138,14 @@ class Held(ABC):
             self.capacity = max(needed, self.capacity if self._buffer is None else 2 * self.capacity)
             held, size = None if self._buffer is None else self._now(), self.capacity
             self._buffer = new.each(lambda x, axis: x.new_empty(*x.shape[:axis], size, *x.shape[axis + 1 :]))
-            for field in fields(Columns) if held is not None else ():
-                old = getattr(held, field.name)
-                getattr(self._buffer, field.name).narrow(old.ndim - 1 - (old.ndim == 4), 0, self.columns).copy_(old)
+            if held is not None:
+                self._buffer.put(held, 0)
         self.columns = max(self.columns, needed)
         return self._buffer
 
 
 def refuse_gradients(call: Call) -> None:
-    if torch.is_grad_enabled() and (call.k.requires_grad or call.v.requires_grad):
+    if learning(call.k, call.v):
         raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
 
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.config import AttentionConfig, Linear, Local
+from headway.config import AttentionConfig, Linear, Local, sides
 from headway.nn.held import Core, Held, check_rows, following_position, refuse_gradients
 from headway.ops.attention import Call
 from headway.ops.attention.linear import running
@@ -189,5 +189,4 @@ def reach_of(config: AttentionConfig) -> int:
     spec = config.mechanism
     if not isinstance(spec, Local) or spec.grid is not None or spec.selected or spec.global_tokens:
         return 0
-    size, step = (side if isinstance(side, int) else side[1] for side in (spec.window, spec.dilation))
-    return (size - 1) * step + 1
+    return (sides(spec.window)[1] - 1) * sides(spec.dilation)[1] + 1

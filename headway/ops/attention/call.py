@@ -17,6 +17,11 @@ from headway.ops.position import Bias
 from headway.sizes import Cost, Sizes
 
 
+def learning(*tensors: Tensor) -> bool:
+    """Whether a gradient is wanted of any of them."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """All that one attention needs: q `B H L K`, k `B G M K`, v `B G M W`, and what modifies the scores."""

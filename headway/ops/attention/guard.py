@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from headway.ops.attention.call import Call
+from headway.ops.attention.call import Call, learning
 from headway.ops.attention.explicit import Row, extras_of
 from headway.ops.attention.loop import careful
 
@@ -37,9 +37,7 @@ def _attempts(call: Call) -> Iterator[Call]:
 
 def learns(call: Call) -> bool:
     """Whether anything in the call wants a gradient."""
-    if not torch.is_grad_enabled():
-        return False
-    return any(x.requires_grad for x in (call.q, call.k, call.v, *(extra.value for extra in extras_of(call))))
+    return learning(call.q, call.k, call.v) or learning(*(extra.value for extra in extras_of(call)))
 
 
 def finite(x: Tensor) -> bool:

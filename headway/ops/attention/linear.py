@@ -18,9 +18,8 @@ from headway.ops.attention.guard import finite, guarded
 from headway.ops.attention.loop import reference_of
 from headway.ops.attention.scan import Feature, Stream, causal_stream, divide, read, whole_stream
 from headway.ops.mask import Mask
-from headway.ops.mask.kernel import Kernel, choose, kept_keys
+from headway.ops.mask.kernel import Kernel, choose, is_causal, kept_keys
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.ops.mask.positions import Causal
 from headway.sizes import Cost, Number, Sizes
 
 # Tokens at once where order does not matter.
@@ -84,7 +83,7 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
 def running(call: Call, total: Tensor | None) -> tuple[Float[Tensor, "B H L W"], Float[Tensor, "B G F V"]]:
     """The recurrent form: what new tokens gather, after the total of all before them, and the total after them."""
     _kernel(call)
-    if call.mask is None or not any(isinstance(part, Causal) for part in call.mask.parts()):
+    if not is_causal(call.mask):
         raise ValueError("a running total reads tokens in order: linear attention with a state needs causal()")
     call = call.quarantined()
     # Token by token where something is not finite: what comes later must not arrive in earlier rows.
@@ -139,7 +138,7 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     keep = None if mask is None else kept_keys(mask)
     gone = 0 if keep is None else sizes.kv_heads * int((~keep.expand(sizes.batch, -1)).sum()) * features * width
     executed = dense if sizes.whole else None
-    if sizes.whole and mask is not None and any(isinstance(part, Causal) for part in mask.parts()):
+    if sizes.whole and is_causal(mask):
         executed = _executed(sizes, spec.chunk, features, width)
     return Cost(dense, dense - gone, executed, other)
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.config import Local
+from headway.config import Local, Pair, sides
 from headway.ops.attention.tiles import ROWS, Tile, length
 from headway.ops.mask import Mask
+from headway.ops.mask.kernel import is_causal
 from headway.ops.mask.pairs import ALL, Pairs, Where
-from headway.ops.mask.positions import Causal
 
-Side = tuple[int, int]
 Block = tuple[Where, Where, tuple[int, ...] | None]
 
 
@@ -46,7 +45,7 @@ def _check(spec: Local, pairs: Pairs) -> None:
 @dataclass(frozen=True)
 class _Layout:
     spec: Local
-    grid: Side
+    grid: Pair
     pairs: Pairs
     mask: Mask | None
 
@@ -80,7 +79,7 @@ class _Layout:
         return chosen | (positions < 0) if self.spec.global_tokens else chosen
 
     def _blocks(self) -> Iterator[Block]:
-        reach, step = _side(self.spec.window), _side(self.spec.dilation)
+        reach, step = sides(self.spec.window), sides(self.spec.dilation)
         return self._line(reach[1], step[1]) if self.spec.grid is None else self._plane(reach, step)
 
     def _line(self, reach: int, step: int) -> Iterator[Block]:
@@ -93,7 +92,7 @@ class _Layout:
                 low, high = max(0, block - reach + 1), min(count, last + reach - 1) if ahead else last
                 yield _every(start, step, block, last), _every(start, step, low, high), None
 
-    def _plane(self, reach: Side, step: Side) -> Iterator[Block]:
+    def _plane(self, reach: Pair, step: Pair) -> Iterator[Block]:
         index = torch.arange(self.grid[0] * self.grid[1], device=self.pairs.query.device).view(self.grid) + self.first
         side = [max(8, min(16, size)) for size in reach]
         if self.first:
@@ -105,10 +104,10 @@ class _Layout:
                 )
 
     def _causal(self) -> bool:
-        return self.mask is not None and any(isinstance(part, Causal) for part in self.mask.parts())
+        return is_causal(self.mask)
 
 
-def _rectangles(index: Tensor, reach: Side, side: Side, causal: bool) -> Iterator[Block]:
+def _rectangles(index: Tensor, reach: Pair, side: Pair, causal: bool) -> Iterator[Block]:
     rows, columns = index.shape
     for top in range(0, rows, side[0]):
         bottom = min(rows, top + side[0])
@@ -141,7 +140,3 @@ def _more(columns: Where, stars: Tensor) -> Where:
 
 def _index(where: Where, device: torch.device) -> Tensor:
     return torch.arange(where.start, where.stop, where.step or 1, device=device) if isinstance(where, slice) else where
-
-
-def _side(size: int | Side) -> Side:
-    return (size, size) if isinstance(size, int) else size

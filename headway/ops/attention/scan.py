@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from headway.ops.attention.call import learning
+
 Feature = Callable[[Tensor], Tensor]
 Total = Float[Tensor, "B G F V"]
 
@@ -74,7 +76,7 @@ def read(
 
 def causal_stream(stream: Stream, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H L W"]:
     """Causal linear attention; the backward pass reads the chunks once more, from the last to the first."""
-    if not _learning(q, k, v):
+    if not learning(q, k, v):
         return read(stream, q, k, v, None, _Forgetful())[0]
     return _Causal.apply(stream, q, k, v)
 
@@ -118,19 +120,15 @@ def whole_stream(stream: Stream, q: Tensor, k: Tensor, v: Tensor) -> Float[Tenso
 
     With gradients in one piece, since a slice's gradient is as long as what it was cut from.
     """
-    learning = _learning(q, k, v)
+    whole = learning(q, k, v)
     total: Tensor | None = None
-    for part in [slice(0, k.shape[2])] if learning else stream.parts(k.shape[2]):
+    for part in [slice(0, k.shape[2])] if whole else stream.parts(k.shape[2]):
         keys, values = stream.mapped(k[:, :, part], v[:, :, part], part)
         total = keys.mT @ values if total is None else total.add_(keys.mT @ values)
     assert total is not None
-    if learning:
+    if whole:
         return stream.gathered(q, total)
     out = q.new_empty(*q.shape[:3], v.shape[3])
     for part in stream.parts(q.shape[2]):
         out[:, :, part] = stream.gathered(q[:, :, part], total)
     return out
-
-
-def _learning(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

@@ -9,12 +9,11 @@ least float32.
 
 from dataclasses import replace
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headway.config import Softmax, Spec
-from headway.ops.attention.call import Call, Mechanism
+from headway.ops.attention.call import Call, Mechanism, learning
 from headway.ops.attention.explicit import block_of, dot, extras_of, row_of, weights_of
 from headway.ops.attention.fused import fused, fused_block, trusted, working_dtype
 from headway.ops.attention.guard import guarded
@@ -60,15 +59,18 @@ def _in_working_dtype(call: Call, tiles: list[Tile] | None) -> Tensor:
 
 
 def _attend(call: Call, tiles: list[Tile] | None) -> Tensor:
-    kernel = (
-        Kernel(tiles=True) if tiles is not None else Kernel() if call.mask is None else choose(call.mask, call.pairs)
-    )
+    kernel = _kernel(call) if tiles is None else Kernel(tiles=True)
     masked = kernel.tiles or kernel.keep is not None  # so a row may see nothing, which not every kernel bears
     if call.softcap is not None or _bias_learns(call) or (masked and not trusted(call.q.device.type, call.q.dtype)):
         return _tiled(call, block_of(call, dot), tiles, rows=_rows(call))
     if kernel.tiles or (call.bias is not None and not _bias_alone(call)):
         return _tiled(call, fused_block(call), tiles, rows=ROWS)
     return fused(call, kernel)
+
+
+def _kernel(call: Call) -> Kernel:
+    # Without a mask nobody asks for positions, and none need be made.
+    return Kernel() if call.mask is None else choose(call.mask, call.pairs)
 
 
 def _tiled(call: Call, block: Block, tiles: list[Tile] | None, *, rows: int) -> Tensor:
@@ -92,7 +94,7 @@ def _tabulated(call: Call) -> bool:
 
 
 def _bias_learns(call: Call) -> bool:
-    return torch.is_grad_enabled() and any(extra.value.requires_grad for extra in extras_of(call))
+    return learning(*(extra.value for extra in extras_of(call)))
 
 
 def _bias_alone(call: Call) -> bool:

@@ -14,7 +14,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Spatial, Spec
+from headway.config import Pair, Spatial, Spec, sides
 from headway.ops.attention import softmax
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import expand, normalise
@@ -23,8 +23,6 @@ from headway.ops.attention.tiles import Tile, length
 from headway.ops.mask import Mask, padding, tiles
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.sizes import Cost, Sizes
-
-Side = tuple[int, int]
 
 
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
@@ -56,11 +54,11 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
     if call.query_positions is not None or call.key_positions is not None:
         return softmax.attend(_flat(call))
     if call.mask is None and call.bias is None and call.softcap is None:
-        return _in_windows(call, grid, _side(spec.window))
-    return softmax.attend_in(_flat(call), _window_tiles(grid, _side(spec.window), call.q.device))
+        return _in_windows(call, grid, sides(spec.window))
+    return softmax.attend_in(_flat(call), _window_tiles(grid, sides(spec.window), call.q.device))
 
 
-def _in_windows(call: Call, grid: Side, side: Side) -> Tensor:
+def _in_windows(call: Call, grid: Pair, side: Pair) -> Tensor:
     """Cut the grid into windows (padded at the far edges), attend in each, and put them together again."""
     heads = call.q.shape[1]
     rows, columns = (-(-size // part) for size, part in zip(grid, side, strict=True))
@@ -80,7 +78,7 @@ def _in_windows(call: Call, grid: Side, side: Side) -> Tensor:
     return out.flatten(2, 3)
 
 
-def _window_tiles(grid: Side, side: Side, device: torch.device) -> list[Tile]:
+def _window_tiles(grid: Pair, side: Pair, device: torch.device) -> list[Tile]:
     index = torch.arange(grid[0] * grid[1], device=device).view(grid)
     blocks = [block for band in index.split(side[0], 0) for block in band.split(side[1], 1)]
     return [Tile(ALL, block.reshape(-1), block.reshape(-1)) for block in blocks]
@@ -100,7 +98,7 @@ def _spec(call: Call) -> Spatial:
     return call.options
 
 
-def _grid(call: Call) -> Side:
+def _grid(call: Call) -> Pair:
     rows, columns = _spec(call).grid
     if not call.q.shape[2] == call.k.shape[2] == rows * columns:
         raise ValueError(
@@ -110,10 +108,6 @@ def _grid(call: Call) -> Side:
     return rows, columns
 
 
-def _side(window: int | Side) -> Side:
-    return (window, window) if isinstance(window, int) else window
-
-
 def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     """As softmax on the flattened grid; with windows, useful counts the pairs within them, executed their padding."""
     assert isinstance(spec, Spatial)
@@ -121,12 +115,12 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
         return softmax_cost(sizes, mask, pairs)
     within = tiles(spec.window, grid=spec.grid)
     whole = softmax_cost(sizes, within if mask is None else mask & within, pairs, [])
-    computed = _windowed_pairs(spec.grid, _side(spec.window), masked=mask is not None)
+    computed = _windowed_pairs(spec.grid, sides(spec.window), masked=mask is not None)
     executed = sizes.batch * sizes.heads * computed * 2 * max(sizes.key_width, sizes.value_width)
     return replace(whole, executed=executed)
 
 
-def _windowed_pairs(grid: Side, side: Side, *, masked: bool) -> int:
+def _windowed_pairs(grid: Pair, side: Pair, *, masked: bool) -> int:
     """Pairs that are computed: whole windows side by side, or tile by tile under a mask, cut at the edges."""
     if masked:
         return sum(length(tile.rows, 0) ** 2 for tile in _window_tiles(grid, side, torch.device("cpu")))

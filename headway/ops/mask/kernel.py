@@ -48,6 +48,11 @@ def _by_index(pairs: Pairs) -> bool:
     return pairs.aligned
 
 
+def is_causal(mask: Mask | None) -> bool:
+    """Whether causality is one of the things that the mask demands."""
+    return mask is not None and any(isinstance(part, Causal) for part in mask.parts())
+
+
 def kept_keys(mask: Mask) -> Bool[Tensor, "b M"] | None:
     """The keys that no declared padding of the mask takes away; None where there is no padding."""
     keeps = [part.keep for part in mask.parts() if isinstance(part, Keep)]
