@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headway.hub import load, save
     from headway.ops.attention import MECHANISMS, attend, weights
     from headway.ops.mask import (
         Mask,
@@ -43,6 +44,8 @@ PUBLIC = {
     "tiles": "headway.ops.mask",
     "allowed": "headway.ops.mask",
     "blocked": "headway.ops.mask",
+    "load": "headway.hub",
+    "save": "headway.hub",
 }
 
 __all__ = [
@@ -60,6 +63,8 @@ __all__ = [
     "tiles",
     "allowed",
     "blocked",
+    "load",
+    "save",
 ]
 
 

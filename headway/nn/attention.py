@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config import Additive, AttentionConfig
+from headway.nn.places import shifted
 from headway.nn.quarantine import Projection, zero_padding
 from headway.nn.state import Cross, Rolling, State, reach_of
 from headway.ops.attention import Call, attend_call, build
@@ -59,7 +60,7 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B L O"]:
         """What each row of x gathers; `mask` is over this call's keys, a state adds those it holds."""
         mask = allowed(mask) if isinstance(mask, Tensor) else mask
-        self._check(x, source)
+        self._check(x, source, state)
         self._check_state(state, source)
         if source is not None and self.config.rotary is not None and (positions is None or source_positions is None):
             raise ValueError(
@@ -80,16 +81,18 @@ class Attention(nn.Module):
         bias: Tensor | Bias | None,
         state: State | None,
     ) -> Call:
-        c, own = self.config, source is None
+        c, held = self.config, None if state is None else state.source
+        own = source is None and held is None
         keep = None if mask is None else kept_keys(mask)
         if positions is None and own:
             following = None if state is None else state.following(x.shape[1])
             if following is not None and following.shape[0] not in (1, x.shape[0]):
                 raise ValueError(f"this state holds {following.shape[0]} rows, and x has {x.shape[0]}")
-            positions = _places(following, keep)
+            positions = (
+                following if keep is None or bool(keep[:, 0].all()) else shifted(_counted(following, keep), keep)
+            )
         key_positions = positions if own and source_positions is None else source_positions
         x = zero_padding(x, keep) if own else x
-        held = None if state is None else state.source
         k, v = held or self._keys_and_values(x if source is None else zero_padding(source, keep), key_positions)
         q = self._rotated(_split(self.query(x), c.heads), positions)
         if c.causal:
@@ -110,14 +113,18 @@ class Attention(nn.Module):
         positions = torch.arange(x.shape[2], device=x.device) if positions is None else positions
         width = rotary.width or self.config.head_width
         table = rotary_table(
-            positions, width=width, base=rotary.base, dtype=torch.promote_types(x.dtype, torch.float32)
+            positions,
+            width=width,
+            base=rotary.base,
+            scaling=rotary.scaling,
+            dtype=torch.promote_types(x.dtype, torch.float32),
         )
         return apply_rotary(x, table, interleaved=rotary.interleaved)
 
     def _check_state(self, state: State | None, source: Tensor | None) -> None:
         """Refuse a cache that cannot hold what this layer needs."""
         c = self.config
-        if state is None or (isinstance(state, Cross) and source is not None):
+        if state is None or (isinstance(state, Cross) and (source is not None or state.source is not None)):
             return
         if isinstance(state, Cross) or source is not None:
             raise ValueError("a Cross state holds a source; self-attention needs a Growing, Rolling or Recurrent one")
@@ -128,8 +135,8 @@ class Attention(nn.Module):
                 f"a Rolling state of {state.window} tokens is too short for this layer: use new_state(...)"
             )
 
-    def _check(self, x: Tensor, source: Tensor | None) -> None:
-        c = self.config
+    def _check(self, x: Tensor, source: Tensor | None, state: State | None) -> None:
+        c, held = self.config, state is not None and state.source is not None
         for name, rows in (("x", x), ("source", source)):
             if rows is not None and (not isinstance(rows, Tensor) or rows.ndim != 3):
                 raise ValueError(
@@ -137,7 +144,7 @@ class Attention(nn.Module):
                 )
         if x.shape[-1] != c.width:
             raise ValueError(f"this layer takes width {c.width}, and x has width {x.shape[-1]}")
-        if source is None and c.source_width != c.width:
+        if source is None and not held and c.source_width != c.width:
             raise ValueError(f"this layer attends to a source of width {c.source_width}; pass it as source=")
         if source is not None and source.shape[-1] != c.source_width:
             raise ValueError(
@@ -149,9 +156,5 @@ def _split(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B H L K"]:
     return rearrange(x, "B L (H K) -> B H L K", H=heads)
 
 
-def _places(following: Tensor | None, keep: Tensor | None) -> Int[Tensor, "b L"] | None:
-    """Where tokens stand if nobody says: counted from the first real one, so that padding on the left moves nothing."""
-    if keep is None or bool(keep[:, 0].all()):
-        return following
-    index = torch.arange(keep.shape[1], device=keep.device) if following is None else following
-    return index - keep.int().argmax(-1, keepdim=True)
+def _counted(following: Tensor | None, keep: Tensor) -> Int[Tensor, "b L"]:
+    return torch.arange(keep.shape[1], device=keep.device)[None] if following is None else following

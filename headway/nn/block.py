@@ -95,7 +95,8 @@ class Block(nn.Module):
         return x
 
     def _attend_source(self, x: Tensor, context: Context, state: BlockState) -> Tensor:
-        if context.source is None:
+        held = None if state.cross is None else state.cross.source
+        if context.source is None and held is None:
             raise ValueError("this block attends to a source: pass Context(source=...)")
         return self.cross(x, context.source, mask=context.source_mask, state=state.cross)
 

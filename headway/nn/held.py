@@ -66,6 +66,11 @@ class Held(ABC):
         return torch.zeros(0, dtype=torch.long) if self._buffer is None else self._now().keep.sum(-1)
 
     @property
+    def longest(self) -> int:
+        """The position that follows the last token of the fullest row."""
+        return int(self._next.max())
+
+    @property
     def nbytes(self) -> int:
         return 0 if self._buffer is None else self._buffer.k.nbytes + self._buffer.v.nbytes
 
@@ -77,7 +82,7 @@ class Held(ABC):
         """Keep these rows, in this order, repeated where asked."""
         if self._buffer is not None:
             check_rows(rows, len(self._next))
-            self._buffer = self._buffer.each(lambda x, axis: x.index_select(0, rows))
+            self._hold(self._now().each(lambda x, axis: x.index_select(0, rows)))
             self._next = self._next[rows]
 
     def join(self, other: "Held") -> None:
@@ -92,7 +97,8 @@ class Held(ABC):
         self._ragged = self._ragged or other._ragged or self.columns != other.columns
         self._finite = self._finite and other._finite
         self._next = torch.cat([self._next, other._next])
-        self._buffer, self.columns, self.capacity = Columns(*pairs), total, total
+        self.columns, self.capacity = total, max(self.capacity, other.capacity, total)
+        self._hold(Columns(*pairs))
 
     def write(self, call: Call, at: int) -> None:
         """Put the call's keys and values into the columns from `at` on."""
@@ -131,17 +137,27 @@ class Held(ABC):
         return Columns(clean.k, clean.v, positions.expand(batch, -1), keep.expand(batch, -1))
 
     def _room(self, new: Columns, needed: int) -> Columns:
-        """The buffer, with room for `needed` columns; it doubles, so that what is held is rarely copied."""
+        """The buffer, with room for `needed` columns; past what was reserved it doubles, and what is held is copied."""
         if self._buffer is not None and new.k.shape[0] != self._buffer.k.shape[0]:
             raise ValueError(f"this state holds {self._buffer.k.shape[0]} rows, and the call has {new.k.shape[0]}")
         if self._buffer is None or needed > self._buffer.k.shape[2]:
             self.capacity = max(needed, self.capacity if self._buffer is None else 2 * self.capacity)
-            held, size = None if self._buffer is None else self._now(), self.capacity
-            self._buffer = new.each(lambda x, axis: x.new_empty(*x.shape[:axis], size, *x.shape[axis + 1 :]))
-            if held is not None:
-                self._buffer.put(held, 0)
+            if self._buffer is None:
+                self._buffer = self._empty(new)
+            else:
+                self._hold(self._now())
         self.columns = max(self.columns, needed)
         return self._buffer
+
+    def _hold(self, columns: Columns) -> None:
+        """These columns in a buffer of their own, with the room that is reserved."""
+        self._buffer = self._empty(columns)
+        self._buffer.put(columns, 0)
+
+    def _empty(self, like: Columns) -> Columns:
+        """Room for `capacity` columns; the system gives memory to those that are written, not to those reserved."""
+        size = self.capacity
+        return like.each(lambda x, axis: x.new_empty(*x.shape[:axis], size, *x.shape[axis + 1 :]))
 
 
 def refuse_gradients(call: Call) -> None:

@@ -38,13 +38,17 @@ class Stack(nn.Module):
             x = block(x, context, state)
         return self.norm(x)
 
-    def new_states(self) -> list[BlockState]:
-        """An empty cache for every block, of the smallest kind that serves its attention."""
+    def new_states(self, *, capacity: int | None = None) -> list[BlockState]:
+        """An empty cache for every block, of the smallest kind that serves its attention.
+
+        What grows has room for `capacity` tokens at once: up to there nothing that it holds is ever copied.
+        """
         b = self.config.block
-        return [BlockState(own=new_state(b.attention), cross=None if b.cross is None else Cross()) for _ in self.blocks]
+        cross = b.cross is not None
+        return [BlockState(new_state(b.attention, capacity=capacity), Cross() if cross else None) for _ in self.blocks]
 
 
-def new_state(config: AttentionConfig) -> State:
+def new_state(config: AttentionConfig, *, capacity: int | None = None) -> State:
     """A running total for linear attention, the window for a plain causal window, everything for the rest."""
     spec = config.mechanism
     if not config.causal:
@@ -54,7 +58,9 @@ def new_state(config: AttentionConfig) -> State:
     if isinstance(spec, Spatial):
         raise ValueError("a grid is attended to as a whole: spatial attention cannot be read token by token")
     reach = reach_of(config)
-    return Rolling(reach) if reach else Growing()
+    if reach:
+        return Rolling(reach)
+    return Growing() if capacity is None else Growing(capacity=capacity)
 
 
 class EncoderDecoder(nn.Module):

@@ -4,7 +4,7 @@ Every state runs a call of new tokens: it takes in their keys and values, and at
 reorder, drop and repeat rows (`select`) and take in the rows of another (`join`).
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -32,6 +32,11 @@ class State(Protocol):
         ...
 
     @property
+    def longest(self) -> int:
+        """The position that follows the last token of the fullest row."""
+        ...
+
+    @property
     def nbytes(self) -> int: ...
 
     def following(self, count: int) -> Int[Tensor, "b L"] | None:
@@ -41,6 +46,8 @@ class State(Protocol):
     def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]: ...
 
     def select(self, rows: Int[Tensor, " R"]) -> None: ...
+
+    def join(self, other: Any) -> None: ...
 
 
 class Growing(Held):
@@ -148,6 +155,10 @@ class Recurrent:
     @property
     def lengths(self) -> Int[Tensor, " B"]:
         return self._lengths
+
+    @property
+    def longest(self) -> int:
+        return int(self._next.max())
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,181 @@
+"""Vision models, an image in, classes out: ViT (arXiv:2010.11929), DeiT (arXiv:2012.12877), DaViT (arXiv:2204.03645)."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from headway.config.base import Extent, Frozen, Pair, Size, sides
+from headway.config.images import Images
+from headway.config.layers import AttentionConfig, StackConfig
+from headway.config.spec import Channel, Local, Spatial
+
+Count = Annotated[int, Field(ge=0, strict=True)]
+
+
+def _resized(config: "VisionConfig | DaViTConfig", image: Extent) -> dict[str, Any]:
+    """The fields of a configuration, for pictures that are brought to another size."""
+    images = config.images.model_copy(update={"resize": None, "crop": None})
+    return {name: getattr(config, name) for name in type(config).model_fields} | {"image": image, "images": images}
+
+
+def _named(classes: int, labels: tuple[str, ...]) -> None:
+    if labels and len(labels) != classes:
+        raise ValueError(f"{classes} classes have {classes} labels, not {len(labels)}")
+
+
+class VisionConfig(Frozen):
+    """Patches of P x P pixels as tokens, a stack that looks at all of them, a vector for the image, classes.
+
+    The vector is the class token's, or the `mean` of the patches. A `distilled` model has a second token, and with a
+    `teacher` a second classifier on it; the logits are then the mean of both. The attention of the stack is free: on
+    the grid of patches it may be local or in windows. `family` names the layout the model is saved in.
+    """
+
+    kind: Literal["vision"] = "vision"
+    family: str = "headway"
+    image: Extent = 224
+    patch: Extent = 16
+    channels: Size = 3
+    stack: StackConfig
+    class_token: bool = True
+    distilled: bool = False
+    teacher: bool = False
+    pooling: Literal["class", "mean"] = "class"
+    pooler: bool = False  # tanh(W · vector + b), of a model without classes
+    classes: Count = 0  # 0: no classifier
+    labels: tuple[str, ...] = ()  # names of the classes; none, or one each
+    images: Images = Images()
+
+    @property
+    def grid(self) -> Pair:
+        """Rows and columns of patches; pixels past the last whole patch are not looked at."""
+        (rows, columns), (down, across) = sides(self.image), sides(self.patch)
+        return rows // down, columns // across
+
+    @property
+    def extra(self) -> int:
+        """Tokens before the patches."""
+        return int(self.class_token) + int(self.distilled)
+
+    @property
+    def length(self) -> int:
+        """Tokens of an image."""
+        return self.extra + self.grid[0] * self.grid[1]
+
+    def at(self, image: Extent) -> "VisionConfig":
+        """The same for images of another size."""
+        return VisionConfig(**_resized(self, image))
+
+    def label(self, index: int) -> str:
+        """What a class is called; its number where nobody named it."""
+        return self.labels[index] if self.labels else str(index)
+
+    @model_validator(mode="after")
+    def _agree(self) -> "VisionConfig":
+        if self.stack.block.attention.causal or self.stack.block.cross is not None:
+            raise ValueError("a vision model looks at all patches of one image: causal=False, and no cross-attention")
+        if 0 in self.grid:
+            raise ValueError(f"an image of {self.image} has no whole patch of {self.patch}")
+        if not self.class_token and (self.pooling == "class" or self.distilled):
+            raise ValueError("without a class token the image's vector is a mean: pooling='mean', distilled=False")
+        if self.pooler and self.classes:
+            raise ValueError("a classifier reads the image's vector itself: pooler=False, or classes=0")
+        if self.teacher and not (self.distilled and self.classes):
+            raise ValueError("a teacher's classifier reads the second token: distilled=True, classes=1 or more")
+        _named(self.classes, self.labels)
+        self.images.check(self.channels, sides(self.image))
+        self._on_grid()
+        return self
+
+    def _on_grid(self) -> None:
+        """Refuse an attention for another grid, or one that leaves the class token alone."""
+        spec = self.stack.block.attention.mechanism
+        if not isinstance(spec, Local | Spatial) or spec.grid is None:
+            return
+        if spec.grid != self.grid:
+            raise ValueError(f"the patches stand on a grid of {self.grid}, and the attention is for {spec.grid}")
+        if isinstance(spec, Spatial) and self.extra:
+            raise ValueError("spatial attention has no place beside the grid: class_token=False, pooling='mean'")
+        if isinstance(spec, Local) and self.extra and not spec.global_tokens:
+            raise ValueError("the class token stands beside the grid and would see nothing: global_tokens=True")
+
+
+class DaViTConfig(Frozen):
+    """Stages of dual blocks, attention in windows and then between channels, on a grid that halves from stage to stage.
+
+    Each tuple has one entry per stage. `kernel` is the side of the convolution that halves the grid. A score between
+    channels is scaled by `width` (1/√K, K channels a group) or by `positions` (1/√L, as Florence-2 does).
+
+    >>> DaViTConfig(depths=(1, 1), widths=(4, 8), heads=(2, 2), image=(50, 30)).grids
+    ((13, 8), (7, 4))
+    """
+
+    kind: Literal["davit"] = "davit"
+    family: str = "headway"
+    image: Extent = 224
+    channels: Size = 3
+    depths: tuple[Size, ...]
+    widths: tuple[Size, ...]
+    heads: tuple[Size, ...]  # of the windows, and groups of channels
+    window: Extent = 7
+    ratio: Annotated[float, Field(gt=0)] = 4.0  # feed-forward width / width
+    kernel: Literal[2, 3] = 2
+    bias: bool = True
+    scaled: Literal["width", "positions"] = "width"
+    eps: float = 1e-5
+    classes: Count = 1000  # 0: no classifier
+    labels: tuple[str, ...] = ()
+    images: Images = Images()
+
+    @property
+    def grids(self) -> tuple[Pair, ...]:
+        """Rows and columns of each stage: a quarter of the image's, then halved, rounded up."""
+        rows, columns = sides(self.image)
+        steps = [4 * 2**stage for stage in range(len(self.depths))]
+        return tuple((-(-rows // step), -(-columns // step)) for step in steps)
+
+    def padded(self, stage: int) -> Pair:
+        """The grid of a stage, filled up to whole windows."""
+        (rows, columns), (down, across) = self.grids[stage], sides(self.window)
+        return -(-rows // down) * down, -(-columns // across) * across
+
+    def spatial(self, stage: int) -> AttentionConfig:
+        """Attention between the positions of a window."""
+        return self._attention(stage, Spatial(grid=self.padded(stage), window=self.window))
+
+    def channel(self, stage: int) -> AttentionConfig:
+        """Attention between the channels of a group."""
+        rows, columns = self.grids[stage]
+        return self._attention(stage, Channel(), None if self.scaled == "width" else (rows * columns) ** -0.5)
+
+    def _attention(self, stage: int, mechanism: Spatial | Channel, scale: float | None = None) -> AttentionConfig:
+        return AttentionConfig(
+            width=self.widths[stage], heads=self.heads[stage], bias=self.bias, output_bias=True, scale=scale,
+            mechanism=mechanism,
+        )  # fmt: skip
+
+    def hidden(self, stage: int) -> int:
+        """The feed-forward width of a stage."""
+        return int(self.widths[stage] * self.ratio)
+
+    def at(self, image: Extent) -> "DaViTConfig":
+        """The same for images of another size."""
+        return DaViTConfig(**_resized(self, image))
+
+    def label(self, index: int) -> str:
+        """What a class is called; its number where nobody named it."""
+        return self.labels[index] if self.labels else str(index)
+
+    @model_validator(mode="after")
+    def _agree(self) -> "DaViTConfig":
+        if not len(self.depths) == len(self.widths) == len(self.heads) or not self.depths:
+            raise ValueError(
+                f"each stage has a depth, a width and a number of heads; there are {len(self.depths)}, "
+                f"{len(self.widths)} and {len(self.heads)}"
+            )
+        for width, heads in zip(self.widths, self.heads, strict=True):
+            if width % heads:
+                raise ValueError(f"width {width} is not divisible by heads {heads}")
+        _named(self.classes, self.labels)
+        self.images.check(self.channels, sides(self.image))
+        return self

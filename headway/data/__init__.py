@@ -1,0 +1,1 @@
+"""Data: tokenizers, and what is read from files."""

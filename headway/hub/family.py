@@ -1,0 +1,63 @@
+"""A family: how one kind of model is laid out on disk, and how to tell it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from headway.config import Frozen, nearest
+from headway.hub.table import Table
+
+# model_type of config.json -> the file that holds its FAMILY.
+FAMILIES = {
+    "headway": "headway.hub.own",
+    "gpt2": "headway.hub.gpt2",
+    "llama": "headway.hub.llama",
+    "mistral": "headway.hub.llama",
+    "qwen2": "headway.hub.llama",
+    "bert": "headway.hub.bert",
+    "t5": "headway.hub.t5",
+    "bart": "headway.hub.bart",
+    "marian": "headway.hub.bart",
+    "vit": "headway.hub.vit",
+    "deit": "headway.hub.vit",
+    "davit": "headway.hub.davit",
+}
+
+
+def _same(name: str) -> str:
+    return name
+
+
+def _as_named(name: str, config: Any) -> str:
+    return name
+
+
+@dataclass(frozen=True)
+class Family:
+    """One layout: its configuration and its key table, each in both directions."""
+
+    name: str
+    read: Callable[[Mapping[str, Any], frozenset[str]], Any]  # config.json and the tensors' names -> our config
+    write: Callable[[Any], dict[str, Any]]  # and back
+    table: Callable[[Any], Table]
+    model_types: tuple[str, ...] = ()
+    canonical: Callable[[str], str] = _same  # legacy or prefix-less names -> those of the table
+    ignored: tuple[str, ...] = ()  # patterns of tensors that hold no weights
+    exported: Callable[[str, Any], str] = _as_named  # where a saved name differs from the table's
+
+
+def family_of(config: Mapping[str, Any], where: object) -> Family:
+    """The family that a config.json belongs to; an unknown one is refused."""
+    kind = config.get("model_type") or str(config.get("architecture", "")).split("_")[0]
+    if not kind:
+        raise ValueError(f"{where} names no model_type, so nobody can say what its tensors mean")
+    return family_named(str(kind))
+
+
+def family_named(kind: str) -> Family:
+    if kind not in FAMILIES:
+        raise ValueError(
+            f"headway knows no architecture {kind!r}{nearest(kind, FAMILIES)}; it reads {', '.join(FAMILIES)}"
+        )
+    return import_module(FAMILIES[kind]).FAMILY

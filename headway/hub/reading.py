@@ -1,0 +1,70 @@
+"""What several families read from a config.json in the same way, and write back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.config import Special, nearest
+
+# Their name of an activation -> ours; the first name of each is the one written.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "quick_gelu": "gelu_sigmoid",
+    "relu": "relu",
+    "relu2": "relu_squared",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+
+
+def activation_of(name: str) -> str:
+    """Our name of one of their activations.
+
+    >>> activation_of("gelu_new")
+    'gelu_tanh'
+    """
+    if name not in ACTIVATIONS:
+        hint = nearest(name, ACTIVATIONS)
+        raise ValueError(f"headway has no activation {name!r}{hint}; it reads {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def activation_to(name: str) -> str:
+    """Their name of one of ours."""
+    for theirs, ours in ACTIVATIONS.items():
+        if ours == name:
+            return theirs
+    raise ValueError(f"no other library reads the activation {name!r}; save the model with family='headway'")
+
+
+def refuse(config: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse a config whose switches, where given, are set to what headway does not compute."""
+    for key, value in expected.items():
+        if config.get(key, value) not in (value, None):
+            raise ValueError(f"headway does not read models with {key}={config[key]!r} (only with {value!r})")
+
+
+def special_of(config: Mapping[str, Any]) -> Special:
+    """Begin, end, padding and start tokens; several end tokens may be given."""
+    end = config.get("eos_token_id")
+    return Special(
+        begin=config.get("bos_token_id"),
+        end=() if end is None else tuple(end) if isinstance(end, list | tuple) else (end,),
+        pad=config.get("pad_token_id"),
+        start=config.get("decoder_start_token_id"),
+    )
+
+
+def special_to(special: Special) -> dict[str, Any]:
+    """The same, as config.json says it; a single end token is a number, several are a list."""
+    end = special.end[0] if len(special.end) == 1 else list(special.end) or None
+    found = {
+        "bos_token_id": special.begin,
+        "eos_token_id": end,
+        "pad_token_id": special.pad,
+        "decoder_start_token_id": special.start,
+    }
+    return found if special.start is not None else {key: found[key] for key in list(found)[:3]}

@@ -1,0 +1,52 @@
+"""What a load found: every tensor accounted for."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Of one load; `hash` is of the weights as stored, by our names, whatever the layout and the sharding."""
+
+    path: str
+    family: str
+    expected: int
+    found: int
+    tied: tuple[str, ...]
+    unused: tuple[str, ...]
+    missing: tuple[str, ...]
+    parameters: int
+    dtype: str
+    hash: str
+
+    def __str__(self) -> str:
+        """One line.
+
+        >>> print(Receipt("m", "gpt2", 3, 3, ("lm_head.weight",), (), (), 12, "float32", "ab" * 32))
+        m: gpt2, 12 parameters in float32; tensors: 3 expected, 3 found, 1 tied, 0 unused, 0 missing; hash abababababab
+        """
+        return (
+            f"{self.path}: {self.family}, {self.parameters:,} parameters in {self.dtype}; tensors: {self.expected} "
+            f"expected, {self.found} found, {len(self.tied)} tied, {len(self.unused)} unused, {len(self.missing)} "
+            f"missing; hash {self.hash[:12]}"
+        )
+
+
+class Hasher:
+    """The hash of a set of tensors, taken one by one in any order."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, str] = {}
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        head = f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode()
+        digest = hashlib.sha256(head)
+        digest.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+        self._digests[name] = digest.hexdigest()
+
+    def hexdigest(self) -> str:
+        lines = "\n".join(f"{name} {self._digests[name]}" for name in sorted(self._digests))
+        return hashlib.sha256(lines.encode()).hexdigest()

@@ -1,0 +1,104 @@
+"""`headway.save`: a model in the layout of its family, so that the library it came from loads it."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headway.data.tokenizer import Tokenizer
+from headway.hub.family import Family, family_named
+from headway.hub.receipt import Hasher
+from headway.hub.store import HASH, INDEX, WEIGHTS
+from headway.hub.table import Entry
+
+SHARD = 5 * 10**9  # bytes in one file at most
+
+
+def save(
+    model: nn.Module,
+    path: str | Path,
+    *,
+    tokenizer: Tokenizer | None = None,
+    overwrite: bool = False,
+    shard: int = SHARD,
+) -> None:
+    """Write config.json, the weights and the tokenizer into a directory: all of it, or nothing.
+
+    The directory is made beside the place first and moved there when it is whole.
+    """
+    target = Path(path)
+    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not overwrite)):
+        raise ValueError(f"{target} is not empty: choose another place, or say overwrite")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    family = family_named(model.config.family)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as made:
+        whole = Path(made) / "model"
+        whole.mkdir()
+        _write(family, model, whole, shard)
+        if tokenizer is not None:
+            tokenizer.save(whole)
+        if target.exists():
+            target.replace(Path(made) / "old")
+        whole.replace(target)
+        shutil.rmtree(Path(made) / "old", ignore_errors=True)
+
+
+def _write(family: Family, model: nn.Module, directory: Path, shard: int) -> None:
+    tensors, digest = _exported(family, model)
+    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    config = {**family.write(model.config), "dtype": dtype}
+    _write_json(directory / "config.json", config)
+    if "eos_token_id" in config:
+        keys = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+        _write_json(directory / "generation_config.json", {key: config[key] for key in keys if key in config})
+    _write_tensors(tensors, directory, digest, shard)
+
+
+def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]:
+    ours, hasher = {name: parameter.detach() for name, parameter in model.named_parameters()}, Hasher()
+    for name, tensor in ours.items():
+        hasher.add(name, tensor)
+    table = [row for row in family.table(model.config) if isinstance(row, Entry)]
+    unsaid = set(ours) - {name for entry in table for name in entry.names}
+    if unsaid:
+        raise ValueError(
+            f"the layout of {family.name} has no place for {sorted(unsaid)[0]!r}: save with family='headway'"
+        )
+    named = {
+        family.exported(entry.theirs, model.config): entry.backwards([ours[name] for name in entry.names])
+        for entry in table
+    }
+    return named, hasher.hexdigest()
+
+
+def _write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shard: int) -> None:
+    parts = list(_parts(tensors, shard))
+    said = {"format": "pt", HASH: digest}
+    if len(parts) == 1:
+        save_file(parts[0], directory / WEIGHTS, metadata=said)
+        return
+    places = {}
+    for number, part in enumerate(parts, start=1):
+        file = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
+        save_file(part, directory / file, metadata={"format": "pt"})
+        places |= dict.fromkeys(part, file)
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    _write_json(directory / INDEX, {"metadata": {"total_size": total, HASH: digest}, "weight_map": places})
+
+
+def _parts(tensors: dict[str, Tensor], shard: int):
+    part: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if part and sum(one.nbytes for one in part.values()) + tensor.nbytes > shard:
+            yield part
+            part = {}
+        part[name] = tensor
+    yield part
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

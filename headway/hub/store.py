@@ -1,0 +1,109 @@
+"""The tensors of a directory: one safetensors file, or shards and their index. Headers are read; tensors when asked."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from headway.data.files import read_json
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+HASH = "headway_hash"  # where a file that we wrote says what it holds
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+FLOATS = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of one tensor before it is read."""
+
+    file: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Store:
+    """The tensors of a directory, mapped into memory; use it in a `with`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._stack = ExitStack()
+        self._open: dict[str, Any] = {}
+        self.headers: dict[str, Header] = {}
+        self.said: str | None = None  # the hash that the writer noted
+        try:
+            self._read_headers()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor, as the file holds it."""
+        return self._open[self.headers[name].file].get_tensor(name)
+
+    def _read_headers(self) -> None:
+        if (self.directory / INDEX).exists():
+            self._read_shards()
+        elif (self.directory / WEIGHTS).exists():
+            self._read_file(WEIGHTS)
+        else:
+            raise ValueError(_nothing_here(self.directory))
+
+    def _read_shards(self) -> None:
+        where = self.directory / INDEX
+        index = read_json(where)
+        places = index.get("weight_map")
+        if not isinstance(places, dict) or not places:
+            raise ValueError(f"{where} has no weight_map that says which file holds which tensor")
+        for file in sorted(set(places.values())):
+            if Path(file).name != file:
+                raise ValueError(f"{where} names {file!r}, which is not a file of its own directory")
+            self._read_file(file)
+        self.said = (index.get("metadata") or {}).get(HASH)
+        for name, file in places.items():
+            if name not in self.headers or self.headers[name].file != file:
+                raise ValueError(f"{where} says that {file} holds {name!r}, and it does not")
+
+    def _read_file(self, file: str) -> None:
+        path = self.directory / file
+        if not path.is_file():
+            raise ValueError(f"{path} is missing, and {INDEX} names it")
+        try:
+            # Entered here, left together with the store.
+            opened = self._stack.enter_context(safe_open(path, framework="pt"))
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+        self._open[file] = opened
+        self.said = (opened.metadata() or {}).get(HASH)
+        for name in opened.keys():  # noqa: SIM118 (not a dict)
+            if name in self.headers:
+                raise ValueError(f"{name!r} stands in {self.headers[name].file} and again in {file}")
+            part = opened.get_slice(name)
+            self.headers[name] = Header(file, tuple(part.get_shape()), part.get_dtype())
+
+
+def _nothing_here(directory: Path) -> str:
+    pickles = sorted(_files(directory, PICKLES))
+    if pickles:
+        return (
+            f"{directory / pickles[0]} may run code when it is read, and is not opened: weights are read from "
+            f"{WEIGHTS} alone; ask its maker for safetensors"
+        )
+    return f"{directory} holds neither {WEIGHTS} nor {INDEX}"
+
+
+def _files(directory: Path, endings: tuple[str, ...]) -> Iterator[str]:
+    return (path.name for path in directory.iterdir() if path.suffix in endings)

@@ -1,0 +1,34 @@
+"""Published sizes by name: configurations without weights.
+
+>>> preset("gpt2").stack.layers
+12
+>>> preset("gpt2_xl") == preset("gpt2-xl")
+True
+"""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+from headway.config import Frozen, nearest
+
+# Every file holds PRESETS: name -> a function that makes the configuration.
+FILES = ("gpt2", "llama", "bert", "seq2seq", "vision")
+
+
+def names() -> Iterator[str]:
+    """All names, in the order in which the files list them."""
+    return iter(_all())
+
+
+def preset(name: str) -> Frozen:
+    """The configuration of a published model; underscores and capitals are accepted."""
+    known = _all()
+    wanted = name.lower().replace("_", "-")
+    if wanted not in known:
+        raise ValueError(f"there is no preset {name!r}{nearest(wanted, known)}; `headway info` lists them")
+    return known[wanted]()
+
+
+def _all() -> dict[str, Callable[[], Frozen]]:
+    tables = [import_module(f"headway.presets.{file}").PRESETS for file in FILES]
+    return {name: make for table in tables for name, make in table.items()}
