@@ -11,7 +11,7 @@ from headway.bench.agree import Disagreement, agree
 from headway.bench.clock import compare
 from headway.bench.machine import Machine, measure, reference, warnings
 from headway.bench.memory import tensors
-from headway.bench.row import Row, Target, timed, unmeasured
+from headway.bench.row import Row, Target, milliseconds, timed, unmeasured
 
 Case = Callable[["Run"], Iterator[Row]]
 
@@ -33,9 +33,13 @@ class Run:
         flops: int | None = None,
         bytes: int = 0,
         target: Target | None = None,
+        figure: Callable[[float], float] = milliseconds,
         **clock: Any,
     ) -> Row:
-        """Compares the contenders' outputs (or runs `check`, where they differ by design), then their times."""
+        """Compares the contenders' outputs (or runs `check`, where they differ by design), then their times.
+
+        `figure` turns seconds into the row's unit.
+        """
         try:
             check() if check else agree({name: tuple(tensors(call())) for name, call in contenders.items()})
         except (Disagreement, ValueError, RuntimeError) as problem:
@@ -44,7 +48,7 @@ class Run:
         limit = None
         if flops is not None:
             limit = self.machine.least_seconds(flops=flops, bytes=bytes, precision=row.precision)
-        return timed(row, timings, limit_seconds=limit, target=target)
+        return timed(row, timings, figure=figure, limit_seconds=limit, target=target)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,12 @@ from headway.cli.mistakes import run
 VERBS = {
     "mechanisms": "One table over all attention mechanisms: difference from the reference, price, time.",
     "bench": "Time headway beside its peers, in one run.",
+    "info": "A model as a tree: shapes, parameters, memory.",
+    "convert": "Read a model and write it again, in another dtype.",
+    "classify": "Classes of lines of text, or of pictures.",
+    "embed": "One vector for each line of text.",
+    "generate": "Text from a model on disk: continue a prompt, or answer a source.",
+    "translate": "Lines of text into other lines, by a model that reads a source.",
 }
 
 HELP = """The Transformer on PyTorch: every attention mechanism behind one interface.
@@ -25,6 +31,12 @@ For example:
 
     headway mechanisms           all mechanisms on one input
     headway bench attention      attention beside its peers
+    headway info gpt2            a model as a tree
+    headway convert DIR NEW      a model in another dtype
+    headway classify DIR FILE    classes of lines of text, or of pictures
+    headway embed DIR FILE       one vector for each line of text
+    headway generate DIR         text that goes on from a prompt
+    headway translate DIR FILE   lines in, lines out, by T5, BART or Marian
     headway bench --help         what a command can do
 """
 

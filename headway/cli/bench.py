@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-Work = Literal["attention"]
+Work = Literal["attention", "models"]
 
 
 def bench(
@@ -34,6 +34,7 @@ def bench(
 
         headway bench attention --quick
         headway bench attention --only local --only linear --json > rows.json
+        headway bench models --only decode
 
     Parameters
     ----------

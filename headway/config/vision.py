@@ -1,4 +1,4 @@
-"""Vision models, an image in, classes out: ViT (arXiv:2010.11929), DeiT (arXiv:2012.12877), DaViT (arXiv:2204.03645)."""
+"""Vision models: ViT (arXiv:2010.11929), DeiT (arXiv:2012.12877) and DaViT (arXiv:2204.03645)."""
 
 from typing import Annotated, Any, Literal
 
@@ -83,7 +83,6 @@ class VisionConfig(Frozen):
         if self.teacher and not (self.distilled and self.classes):
             raise ValueError("a teacher's classifier reads the second token: distilled=True, classes=1 or more")
         _named(self.classes, self.labels)
-        self.images.check(self.channels, sides(self.image))
         self._on_grid()
         return self
 
@@ -177,5 +176,4 @@ class DaViTConfig(Frozen):
             if width % heads:
                 raise ValueError(f"width {width} is not divisible by heads {heads}")
         _named(self.classes, self.labels)
-        self.images.check(self.channels, sides(self.image))
         return self

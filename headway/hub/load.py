@@ -15,7 +15,7 @@ from headway.hub.family import Family, family_of
 from headway.hub.receipt import Hasher, Receipt
 from headway.hub.store import FLOATS, Store
 from headway.hub.table import Entry, Table, Tied
-from headway.models import on_meta, parameters
+from headway.models import on_meta, parameters, ready
 
 
 class Loaded(NamedTuple):
@@ -29,14 +29,23 @@ class Loaded(NamedTuple):
 def load(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
     """Read a model from a directory; without `dtype` in the one it is stored in (float16 becomes float32: on a CPU
     its products are many times slower)."""
+    if (Path(path) / "modules.json").is_file():
+        from headway.hub.sentence import load_sentence
+
+        return load_sentence(Path(path), dtype)
+    return load_model(path, dtype=dtype)
+
+
+def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
+    """The same for a directory that holds one model and no steps behind it."""
     directory = _directory(path)
     config = read_config(directory)
     family = family_of(config, directory / "config.json")
     with Store(directory) as store:
         names = _canonical_names(family, store)
         ours = _understood(family, config, names, directory)
-        model, receipt = _fill(family, ours, store, names, _dtype(dtype, store))
-    return Loaded(model.eval(), Tokenizer.read(directory), receipt)
+        model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, store))
+    return Loaded(ready(model), Tokenizer.read(directory), receipt)
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -87,8 +96,11 @@ def _dtype(asked: torch.dtype | str | None, store: Store) -> torch.dtype:
     return torch.float32 if not stored or stored[0] == "F16" else FLOATS[stored[0]]
 
 
-def _fill(family: Family, config: Frozen, store: Store, names: dict[str, str], dtype: torch.dtype):
-    model, table, hasher = on_meta(config), family.table(config), Hasher()
+def fill(
+    model: Any, family: Family, config: Frozen | None, store: Store, names: dict[str, str], dtype: torch.dtype
+) -> tuple[Any, Receipt]:
+    """A model without memory, with the weights of a store; every tensor accounted for."""
+    table, hasher = family.table(config), Hasher()
     unused = _account(family, table, store, names)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     entries = [row for row in table if isinstance(row, Entry)]

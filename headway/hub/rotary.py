@@ -1,7 +1,7 @@
 """Rotary positions as a config.json states them: a base, and how a longer text than the first training's is reached.
 
-Older files have `rope_theta` and `rope_scaling`, newer ones all in `rope_parameters`. Both are read, and the older words,
-which every reader knows, are written.
+Older files have `rope_theta` and `rope_scaling`, newer ones all of it in `rope_parameters`. Both are read; the older
+words, which every reader knows, are written.
 """
 
 import math
@@ -42,7 +42,7 @@ def read_rotary(config: Mapping[str, Any]) -> Rotary:
         raise ValueError(
             f"models of this family turn every channel of a head, so partial_rotary_factor={part!r} is unclear"
         )
-    base = stated.get("rope_theta", config.get("rope_theta", 10000.0))
+    base = stated.get("rope_theta") or config.get("rope_theta") or 10000.0
     return Rotary(base=base, scaling=_read_scaling(stated, config))
 
 

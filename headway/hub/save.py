@@ -3,6 +3,8 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +33,60 @@ def save(
     The directory is made beside the place first and moved there when it is whole.
     """
     target = Path(path)
-    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not overwrite)):
-        raise ValueError(f"{target} is not empty: choose another place, or say overwrite")
+    _check_place(target, overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
-    family = family_named(model.config.family)
+    write = _writer(model)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as made:
         whole = Path(made) / "model"
         whole.mkdir()
-        _write(family, model, whole, shard)
+        write(whole, shard)
         if tokenizer is not None:
             tokenizer.save(whole)
+        _share(whole)
         if target.exists():
             target.replace(Path(made) / "old")
         whole.replace(target)
         shutil.rmtree(Path(made) / "old", ignore_errors=True)
 
 
-def _write(family: Family, model: nn.Module, directory: Path, shard: int) -> None:
+def _check_place(target: Path, overwrite: bool) -> None:
+    """Refuse to write over anything, and to replace what is not a model even when asked to overwrite."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not overwrite:
+        raise ValueError(f"{target} is not empty: choose another place, or say overwrite")
+    if not any((target / name).is_file() for name in ("config.json", "modules.json")):
+        raise ValueError(f"{target} holds no model, and is not overwritten: choose another place")
+
+
+def _share(directory: Path) -> None:
+    """Give every file the mode that a plain file gets here: safetensors makes its own for the owner alone."""
+    plain = directory / ".mode"
+    plain.touch()
+    for file in directory.rglob("*.safetensors"):
+        file.chmod(plain.stat().st_mode)
+    plain.unlink()
+
+
+def _writer(model: Any) -> Callable[[Path, int], None]:
+    """What writes a model: its family, or for a sentence encoder several in one directory."""
+    if model.config.family == "sentence":
+        from headway.hub.sentence import write_sentence
+
+        return partial(write_sentence, model)
+    return partial(write_model, family_named(model.config.family), model)
+
+
+def write_model(family: Family, model: nn.Module, directory: Path, shard: int) -> None:
+    """config.json and the weights."""
     tensors, digest = _exported(family, model)
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     config = {**family.write(model.config), "dtype": dtype}
-    _write_json(directory / "config.json", config)
+    write_json(directory / "config.json", config)
     if "eos_token_id" in config:
         keys = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
-        _write_json(directory / "generation_config.json", {key: config[key] for key in keys if key in config})
-    _write_tensors(tensors, directory, digest, shard)
+        write_json(directory / "generation_config.json", {key: config[key] for key in keys if key in config})
+    write_tensors(tensors, directory, digest, shard)
 
 
 def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]:
@@ -75,7 +106,7 @@ def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]
     return named, hasher.hexdigest()
 
 
-def _write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shard: int) -> None:
+def write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shard: int) -> None:
     parts = list(_parts(tensors, shard))
     said = {"format": "pt", HASH: digest}
     if len(parts) == 1:
@@ -87,7 +118,7 @@ def _write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, sha
         save_file(part, directory / file, metadata={"format": "pt"})
         places |= dict.fromkeys(part, file)
     total = sum(tensor.nbytes for tensor in tensors.values())
-    _write_json(directory / INDEX, {"metadata": {"total_size": total, HASH: digest}, "weight_map": places})
+    write_json(directory / INDEX, {"metadata": {"total_size": total, HASH: digest}, "weight_map": places})
 
 
 def _parts(tensors: dict[str, Tensor], shard: int):
@@ -100,5 +131,5 @@ def _parts(tensors: dict[str, Tensor], shard: int):
     yield part
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from headway.config import Frozen
+from headway.nn.attention import Attention
 from headway.nn.init import initialise
 
 # Kind of configuration -> the class that it configures; imported when it is first made.
@@ -80,4 +81,12 @@ def fresh(config: Frozen, *, seed: int = 0, dtype: torch.dtype = torch.float32, 
         for parameter in model.parameters():
             parameter.normal_(0.0, std, generator=generator)
     initialise(model, std=std, generator=generator)
+    return ready(model)
+
+
+def ready(model: nn.Module) -> Any:
+    """The model as it is used: in eval mode, and laid out for speed."""
+    for part in model.modules():
+        if isinstance(part, Attention):
+            part.lay_together()
     return model.eval()

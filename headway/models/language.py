@@ -4,7 +4,6 @@ x = tokens[t] + positions[p]        h = stack(x)        logits = h · Wᵀ, with
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -14,6 +13,7 @@ from headway.nn.block import BlockState, Context
 from headway.nn.embedding import LearnedPositions, SinusoidalPositions
 from headway.nn.places import places
 from headway.nn.stack import Stack
+from headway.ops.linear import linear
 from headway.ops.mask import Mask, padding
 
 
@@ -52,16 +52,17 @@ class Language(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """The last layer's vectors, after the final norm."""
         check_tokens(tokens, self.config.vocabulary)
+        step = states is not None and tokens.shape[1] == 1 and positions is None and keep is None and mask is None
         if positions is None:
             positions = places(tokens, keep, None if states is None else states[0].own)
         x = self.tokens(tokens)
         if self.positions is not None:
             # Padding before the first token has positions below 0, and its vector is never looked at.
             x = self.positions(x, positions if keep is None else positions.masked_fill(~keep, 0))
-        return self.stack(self.dropout(x), Context(with_padding(mask, keep), positions), states)
+        return self.stack(self.dropout(x), Context(with_padding(mask, keep), positions, step=step), states)
 
     def logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
-        return F.linear(hidden, self.tokens.weight) if self.head is None else self.head(hidden)
+        return linear(hidden, self.tokens.weight if self.head is None else self.head.weight)
 
     def session(self, *, capacity: int | None = None, cache: bool = True) -> Session:
         """An empty session; `capacity` tokens a row are reserved at once, so that nothing is ever copied to make room.
@@ -96,7 +97,7 @@ class Reading:
         assert state is not None
         return self._model.config.length - state.longest
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def read(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B V"]:
         if keep is not None and bool(keep.all()):
             keep = None

@@ -11,14 +11,17 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.config import Additive, AttentionConfig
+from headway.config import Additive, AttentionConfig, Softmax
 from headway.nn.places import shifted
 from headway.nn.quarantine import Projection, zero_padding
-from headway.nn.state import Cross, Rolling, State, reach_of
+from headway.nn.state import Cross, Growing, Rolling, State, reach_of
+from headway.nn.together import lay_together, together
 from headway.ops.attention import Call, attend_call, build
+from headway.ops.linear import linear
 from headway.ops.mask import Mask, allowed, causal
 from headway.ops.mask.kernel import kept_keys
-from headway.ops.position import Bias, apply_rotary, rotary_table
+from headway.ops.mask.places import Keep
+from headway.ops.position import Bias, RotaryTable, apply_rotary, rotary_table
 
 
 class Core(nn.Module):
@@ -57,8 +60,12 @@ class Attention(nn.Module):
         source_positions: Int[Tensor, "*b M"] | None = None,
         bias: Tensor | Bias | None = None,
         state: State | None = None,
+        turn: RotaryTable | None = None,
     ) -> Float[Tensor, "B L O"]:
-        """What each row of x gathers; `mask` is over this call's keys, a state adds those it holds."""
+        """What each row of x gathers; `mask` is over this call's keys, a state adds those it holds.
+
+        `turn` is the rotation of `positions` where a stack has made it once for all its layers.
+        """
         mask = allowed(mask) if isinstance(mask, Tensor) else mask
         self._check(x, source, state)
         self._check_state(state, source)
@@ -66,7 +73,7 @@ class Attention(nn.Module):
             raise ValueError(
                 "rotary cross-attention compares positions of two texts: pass positions and source_positions"
             )
-        call = self._call(x, source, mask, positions, source_positions, bias, state)
+        call = self._call(x, source, mask, positions, source_positions, bias, state, turn)
         found = self.core(call) if state is None else state.attend(call, self.core)
         joined = rearrange(found, "B H L W -> B L (H W)")
         return joined if self.out is None else self.out(joined)
@@ -80,6 +87,7 @@ class Attention(nn.Module):
         source_positions: Tensor | None,
         bias: Tensor | Bias | None,
         state: State | None,
+        turn: RotaryTable | None,
     ) -> Call:
         c, held = self.config, None if state is None else state.source
         own = source is None and held is None
@@ -93,8 +101,11 @@ class Attention(nn.Module):
             )
         key_positions = positions if own and source_positions is None else source_positions
         x = zero_padding(x, keep) if own else x
-        k, v = held or self._keys_and_values(x if source is None else zero_padding(source, keep), key_positions)
-        q = self._rotated(_split(self.query(x), c.heads), positions)
+        turn = self.turn(positions, x) if turn is None else turn
+        key_turn = turn if own and key_positions is positions else self.turn(key_positions, x if own else source)
+        q, k, v = self._project(x, x if source is None else zero_padding(source, keep), held)
+        q, k = self._turned(_split(q, c.heads), turn), k if held else self._turned(_split(k, c.kv_heads), key_turn)
+        v = v if held else _split(v, c.kv_heads)
         if c.causal:
             mask = causal() if mask is None else mask & causal()
         return build(
@@ -102,24 +113,73 @@ class Attention(nn.Module):
             scale=c.scale, bias=bias, softcap=c.softcap, vector=self.vector, options={},
         )  # fmt: skip
 
-    def _keys_and_values(self, source: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
-        k, v = _split(self.key(source), self.config.kv_heads), _split(self.value(source), self.config.kv_heads)
-        return self._rotated(k, positions), v
+    def step(
+        self,
+        x: Float[Tensor, "B 1 D"],
+        state: State,
+        *,
+        positions: Int[Tensor, "*b 1"] | None = None,
+        bias: Bias | None = None,
+        turn: RotaryTable | None = None,
+    ) -> Float[Tensor, "B 1 O"]:
+        """One more token in each row, right after all that the state holds: nothing to hide, little to check."""
+        c = self.config
+        if not (isinstance(state, Growing | Cross) and isinstance(c.mechanism, Softmax)):
+            return self(x, positions=positions, bias=bias, state=state, turn=turn)
+        held = state.source if isinstance(state, Cross) else None
+        q, k, v = self._project(x, x, held)
+        q = self._turned(q.reshape(-1, c.heads, 1, c.head_width), turn)
+        if isinstance(state, Cross):
+            now = state.held
+        else:
+            k = self._turned(k.reshape(-1, c.kv_heads, 1, c.head_width), turn)
+            now = state.advance(k, v.reshape(-1, c.kv_heads, 1, c.value_width))
+        places = (None, None) if bias is None else (positions, now.positions)
+        call = Call(
+            q, now.k, now.v, c.mechanism, Keep(now.keep) if state.ragged else None, *places, c.scale, bias, c.softcap,
+            keys_finite=state.finite_keys,
+        )  # fmt: skip
+        joined = self.core(call).reshape(len(x), 1, -1)
+        return joined if self.out is None else self.out(joined)
 
-    def _rotated(self, x: Tensor, positions: Tensor | None) -> Tensor:
+    def lay_together(self) -> None:
+        """Put the three maps of self-attention behind one another in memory: one product then serves all."""
+        if self.config.source_width == self.config.width:
+            lay_together((self.query, self.key, self.value))
+
+    def _project(
+        self, x: Tensor, source: Tensor, held: tuple[Tensor, Tensor] | None
+    ) -> tuple[Float[Tensor, "B L q"], Tensor, Tensor]:
+        """q of x; k and v of the source, or as a state holds them."""
+        if held is not None:
+            return self.query(x), *held
+        maps = (self.query, self.key, self.value)
+        # With gradients the maps stay apart: each weight has to hear of its own.
+        whole = None if source is not x or torch.is_grad_enabled() else together([one.weight for one in maps])
+        if whole is None:
+            return self.query(x), self.key(source), self.value(source)
+        bias = together([one.bias for one in maps])
+        if bias is None and self.config.bias:
+            return self.query(x), self.key(source), self.value(source)
+        q, k, v = linear(x, whole, bias).split([len(one.weight) for one in maps], dim=-1)
+        return q, k, v
+
+    def turn(self, positions: Tensor | None, x: Tensor | None) -> RotaryTable | None:
+        """The rotation of these positions (None: 0, 1, 2 …); None where the layer has no rotary positions."""
         rotary = self.config.rotary
-        if rotary is None:
-            return x
-        positions = torch.arange(x.shape[2], device=x.device) if positions is None else positions
-        width = rotary.width or self.config.head_width
-        table = rotary_table(
-            positions,
-            width=width,
+        if rotary is None or x is None:
+            return None
+        return rotary_table(
+            torch.arange(x.shape[1], device=x.device) if positions is None else positions,
+            width=rotary.width or self.config.head_width,
             base=rotary.base,
             scaling=rotary.scaling,
             dtype=torch.promote_types(x.dtype, torch.float32),
         )
-        return apply_rotary(x, table, interleaved=rotary.interleaved)
+
+    def _turned(self, x: Tensor, turn: RotaryTable | None) -> Tensor:
+        rotary = self.config.rotary
+        return x if turn is None or rotary is None else apply_rotary(x, turn, interleaved=rotary.interleaved)
 
     def _check_state(self, state: State | None, source: Tensor | None) -> None:
         """Refuse a cache that cannot hold what this layer needs."""

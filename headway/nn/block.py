@@ -16,7 +16,7 @@ from headway.nn.quarantine import zero_padding
 from headway.nn.state import State
 from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
-from headway.ops.position import Bias
+from headway.ops.position import Bias, RotaryTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,8 @@ class Context:
     bias: Tensor | Bias | None = None
     source: Float[Tensor, "B M E"] | None = None
     source_mask: Mask | Tensor | None = None
+    step: bool = False  # one real token in each row, right after all that the caches hold
+    turn: RotaryTable | None = None  # the rotation of the positions, made once for all layers
 
     def __post_init__(self) -> None:
         for name in ("mask", "source_mask"):
@@ -78,13 +80,7 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B L O"]:
         c = self.config
         x = zero_padding(x, kept_keys(context.mask) if isinstance(context.mask, Mask) else None)
-        found = self.attention(
-            self._before(self.attention_norm, x),
-            mask=context.mask,
-            positions=context.positions,
-            bias=context.bias,
-            state=state.own,
-        )
+        found = self._attend(self._before(self.attention_norm, x), context, state)
         x = self._after(self.attention_norm, x, found)
         if c.cross is not None:
             found = self._attend_source(self._before(self.cross_norm, x), context, state)
@@ -94,10 +90,18 @@ class Block(nn.Module):
             x = self._after(self.feedforward_norm, x, found)
         return x
 
+    def _attend(self, x: Tensor, context: Context, state: BlockState) -> Tensor:
+        c = context
+        if c.step and state.own is not None and not isinstance(c.bias, Tensor):
+            return self.attention.step(x, state.own, positions=c.positions, bias=c.bias, turn=c.turn)
+        return self.attention(x, mask=c.mask, positions=c.positions, bias=c.bias, state=state.own, turn=c.turn)
+
     def _attend_source(self, x: Tensor, context: Context, state: BlockState) -> Tensor:
         held = None if state.cross is None else state.cross.source
         if context.source is None and held is None:
             raise ValueError("this block attends to a source: pass Context(source=...)")
+        if context.step and state.cross is not None and held is not None:
+            return self.cross.step(x, state.cross)
         return self.cross(x, context.source, mask=context.source_mask, state=state.cross)
 
     def _norm(self, before: int, after: int) -> nn.Module:
@@ -108,6 +112,6 @@ class Block(nn.Module):
         return norm(x) if self.config.order == "pre" else x
 
     def _after(self, norm: nn.Module, x: Tensor, found: Tensor) -> Tensor:
-        found = self.dropout(found)
+        found = self.dropout(found) if self.training else found
         total = x + found if self.config.residual else found
         return norm(total) if self.config.order == "post" else total

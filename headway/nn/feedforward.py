@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headway.nn.quarantine import Projection
 from headway.ops.activation import find_activation
 
 
@@ -35,9 +36,9 @@ class FeedForward(nn.Module):
             raise ValueError(f"dropout is the share of entries left out, from 0 to below 1, not {dropout}")
         self.width, self.activation, self.dropout = width, activation, dropout
         self._act = find_activation(activation)
-        self.gate = nn.Linear(width, hidden, bias=bias) if gated else None
-        self.up = nn.Linear(width, hidden, bias=bias)
-        self.down = nn.Linear(hidden, width if output_width is None else output_width, bias=bias)
+        self.gate = Projection(width, hidden, bias=bias) if gated else None
+        self.up = Projection(width, hidden, bias=bias)
+        self.down = Projection(hidden, width if output_width is None else output_width, bias=bias)
 
     def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b O"]:
         if x.shape[-1] != self.width:

@@ -14,7 +14,7 @@ from headway.ops.attention.call import learning
 from headway.ops.attention.guard import finite
 from headway.ops.mask import padding
 from headway.ops.mask.kernel import kept_keys, without_padding
-from headway.ops.mask.places import Given, Segments
+from headway.ops.mask.places import Given, Packed, Segments
 
 Core = Callable[[Call], Tensor]
 
@@ -49,6 +49,7 @@ class Held(ABC):
         self.columns = 0
         self._buffer: Columns | None = None
         self._next: Int[Tensor, " B"] = torch.zeros(1, dtype=torch.long)
+        self._steps = 0  # tokens that every row took in since then, one by one
         self._ragged = False  # whether any token was padding
         self._finite = True  # whether all keys were, when they were written
 
@@ -68,7 +69,7 @@ class Held(ABC):
     @property
     def longest(self) -> int:
         """The position that follows the last token of the fullest row."""
-        return int(self._next.max())
+        return int(self._next.max()) + self._steps
 
     @property
     def nbytes(self) -> int:
@@ -76,14 +77,15 @@ class Held(ABC):
 
     def following(self, count: int) -> Int[Tensor, "b L"] | None:
         """Positions go on from the last real token of each row, whatever padding came after it."""
-        return self._next[:, None] + torch.arange(count, device=self._next.device)
+        return self._next[:, None] + torch.arange(self._steps, self._steps + count, device=self._next.device)
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Keep these rows, in this order, repeated where asked."""
         if self._buffer is not None:
             check_rows(rows, len(self._next))
-            self._hold(self._now().each(lambda x, axis: x.index_select(0, rows)))
+            self._settle()
             self._next = self._next[rows]
+            self._hold(self._now().each(lambda x, axis: x.index_select(0, rows)))
 
     def join(self, other: "Held") -> None:
         """Take in the rows of another cache below these; the shorter one is padded on the left."""
@@ -91,6 +93,8 @@ class Held(ABC):
             raise ValueError(f"a {type(self).__name__} state cannot take in rows of a {type(other).__name__} one")
         if self._buffer is None or other._buffer is None:
             raise ValueError("an empty state has no rows to join: read something with it first")
+        self._settle()
+        other._settle()
         total = max(self.columns, other.columns)
         ours, theirs = _aligned(self._now(), total), _aligned(other._now(), total)
         pairs = [torch.cat([getattr(ours, field.name), getattr(theirs, field.name)]) for field in fields(Columns)]
@@ -104,11 +108,53 @@ class Held(ABC):
         """Put the call's keys and values into the columns from `at` on."""
         refuse_gradients(call)
         _refuse_tables(call)
+        self._settle()
         new = self._new(call)
         buffer = self._room(new, at + new.k.shape[2])
         buffer.put(new, at)
         self._finite = self._finite and finite(new.k)
         self._next = _after(self._next, new.positions, new.keep)
+        self._foresee()
+
+    def advance(self, k: Float[Tensor, "B G 1 K"], v: Float[Tensor, "B G 1 W"]) -> Columns:
+        """Take in one real token per row, right after what is held, and return all that is held.
+
+        Where it stands was written down beforehand: two copies of one column are all that a step costs here.
+        """
+        at = self.columns
+        if self._buffer is None or at == self._buffer.k.shape[2]:
+            places = self.following(1).to(k.device).expand(k.shape[0], -1)
+            self._room(Columns(k, v, places, torch.ones_like(places, dtype=torch.bool)), at + 1)
+            self._settle()
+            self._next = self._next.to(k.device).expand(k.shape[0])
+            self.columns = at
+            self._foresee()
+        assert self._buffer is not None
+        self._buffer.k.narrow(2, at, 1).copy_(k)
+        self._buffer.v.narrow(2, at, 1).copy_(v)
+        self.columns, self._steps = at + 1, self._steps + 1
+        self._finite = self._finite and finite(k)
+        return self._now()
+
+    @property
+    def ragged(self) -> bool:
+        return self._ragged
+
+    @property
+    def finite_keys(self) -> bool:
+        return self._finite
+
+    def _settle(self) -> None:
+        if self._steps:
+            self._next, self._steps = self._next + self._steps, 0
+
+    def _foresee(self) -> None:
+        """Where the next tokens will stand, if they come one by one and are real."""
+        assert self._buffer is not None
+        room = self._buffer.k.shape[2] - self.columns
+        ahead = torch.arange(room, device=self._next.device)
+        self._buffer.positions[:, self.columns :] = self._next[:, None] + ahead
+        self._buffer.keep[:, self.columns :] = True
 
     def whole(self, call: Call) -> Call:
         """The call with everything held as its keys."""
@@ -153,6 +199,7 @@ class Held(ABC):
         """These columns in a buffer of their own, with the room that is reserved."""
         self._buffer = self._empty(columns)
         self._buffer.put(columns, 0)
+        self._foresee()
 
     def _empty(self, like: Columns) -> Columns:
         """Room for `capacity` columns; the system gives memory to those that are written, not to those reserved."""
@@ -168,7 +215,7 @@ def refuse_gradients(call: Call) -> None:
 def _refuse_tables(call: Call) -> None:
     """Tables are over this call's keys; with a cache nobody could say which of the held ones they mean."""
     parts = () if call.mask is None else call.mask.parts()
-    if any(isinstance(part, Given | Segments) for part in parts) or isinstance(call.bias, Tensor):
+    if any(isinstance(part, Given | Packed | Segments) for part in parts) or isinstance(call.bias, Tensor):
         raise ValueError(
             "with a cache, masks and biases relate positions (causal, window, ALiBi, …) or declare padding: a table of "
             "this call's keys does not say which of the held ones it means"

@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from headway.ops.linear import linear
+
 
 def zero_padding(x: Float[Tensor, "B L D"], keep: Bool[Tensor, "b L"] | None) -> Float[Tensor, "B L D"]:
     """x with its padded rows set to 0: 0 x NaN in xᵀ · gradient would otherwise reach the weights."""
@@ -22,7 +24,7 @@ class Projection(nn.Linear):
     def forward(self, x: Float[Tensor, "*b I"]) -> Float[Tensor, "*b O"]:
         if torch.is_grad_enabled() and not bool(torch.isfinite(x.detach().sum())):
             return _Guarded.apply(x, self.weight, self.bias)
-        return F.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 class _Guarded(torch.autograd.Function):

@@ -34,6 +34,9 @@ class Stack(nn.Module):
         states = [BlockState()] * len(self.blocks) if states is None else states
         if len(states) != len(self.blocks):
             raise ValueError(f"{len(self.blocks)} blocks have {len(self.blocks)} states, not {len(states)}")
+        turn = self.blocks[0].attention.turn(context.positions, x)
+        # Without positions each layer counts for itself, after what its own state holds.
+        context = context if turn is None or context.positions is None else replace(context, turn=turn)
         for block, state in zip(self.blocks, states, strict=True):
             x = block(x, context, state)
         return self.norm(x)

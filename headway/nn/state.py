@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.config import AttentionConfig, Linear, Local, sides
-from headway.nn.held import Core, Held, check_rows, following_position, refuse_gradients
+from headway.nn.held import Columns, Core, Held, check_rows, following_position, refuse_gradients
 from headway.ops.attention import Call
 from headway.ops.attention.linear import running
 from headway.ops.mask.kernel import kept_keys
@@ -124,8 +124,12 @@ class Cross(Held):
     def source(self) -> tuple[Tensor, Tensor] | None:
         if self._buffer is None:
             return None
-        now = self._now()
-        return now.k, now.v
+        return self.held.k, self.held.v
+
+    @property
+    def held(self) -> Columns:
+        """The source, once it is written."""
+        return self._now()
 
     def following(self, count: int) -> None:
         return None

@@ -4,8 +4,9 @@ Positions are whole numbers of any sign, and may differ from row to row of a bat
 rounded once to the dtype asked for: in float32 an angle near 100,000 would already be off by 0.004.
 """
 
+import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -13,6 +14,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from headway.config.layers import LinearScaling, Llama3Scaling, Scaling, YarnScaling
 
 # Sinusoids
 
@@ -87,15 +90,50 @@ class RotaryTable:
     sin: Float[Tensor, "*b L pairs"]
 
 
-def rotary_frequencies(width: int, *, base: float = 10000.0) -> Float[Tensor, " pairs"]:
+def rotary_frequencies(width: int, *, base: float = 10000.0, scaling: Scaling | None = None) -> Float[Tensor, " pairs"]:
     """The angle by which each of the width/2 pairs turns per position: base^(-2i/width), i = 0 … width/2-1.
+
+    A scaling slows pair i, wholly or in part: f -> f · ((1 - s) + s / factor), with s the share of `slowed`.
 
     >>> rotary_frequencies(4).tolist()
     [1.0, 0.01]
+    >>> rotary_frequencies(4, scaling=LinearScaling(factor=2)).tolist()
+    [0.5, 0.005]
     """
-    if width < 2 or width % 2:
-        raise ValueError(f"rotary embedding turns pairs of channels: width {width} is not a positive even number")
-    return _frequencies(width, base)
+    # pyright does not know that frozen models have a hash.
+    return torch.tensor(_turning(width, base, scaling), dtype=torch.float64)  # pyright: ignore[reportArgumentType]
+
+
+def slowed(scaling: Scaling, frequencies: Sequence[float], *, base: float) -> list[float]:
+    """The share of each pair's turning that a scaling slows down, from 0 (as trained) to 1 (by the whole factor).
+
+        linear    1
+        llama3    (high - turns) / (high - low), turns = length · f / 2π            (Llama 3.1: arXiv:2407.21783)
+        yarn      (i - a) / (b - a), a and b the pairs of `fast` and `slow` turns   (arXiv:2309.00071, 3.2)
+
+    each between 0 and 1.
+
+    >>> slowed(Llama3Scaling(factor=8, length=100, low=1, high=4), [1.0, 0.1], base=10.0)  # 16 turns and 1.6
+    [0.0, 0.803]
+    """
+    if isinstance(scaling, LinearScaling):
+        return [1.0] * len(frequencies)
+    if isinstance(scaling, Llama3Scaling):
+        turns = [scaling.length * frequency / math.tau for frequency in frequencies]
+        return [_unit((scaling.high - turn) / (scaling.high - scaling.low)) for turn in turns]
+    first, last = _ramp(scaling, 2 * len(frequencies), base)
+    return [_unit((pair - first) / (last - first or 0.001)) for pair in range(len(frequencies))]
+
+
+def rotary_amplitude(scaling: Scaling | None) -> float:
+    """What cosines and sines are multiplied by: 1, but for YaRN, whose scores grow with the length of the text.
+
+    >>> rotary_amplitude(YarnScaling(factor=4, length=2048))
+    1.1386
+    """
+    if not isinstance(scaling, YarnScaling):
+        return 1.0
+    return 1 + math.log(max(scaling.factor, 1)) / 10 if scaling.attention is None else scaling.attention
 
 
 def rotary_table(
@@ -103,16 +141,19 @@ def rotary_table(
     *,
     width: int,
     base: float = 10000.0,
+    scaling: Scaling | None = None,
     frequencies: Float[Tensor, " pairs"] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> RotaryTable:
-    """The rotation of each position; `frequencies`, if given, stands for base^(-2i/width), to stretch a context."""
+    """The rotation of each position; `frequencies`, if given, stands for those of base and scaling."""
     if frequencies is None:
-        frequencies = rotary_frequencies(width, base=base)
+        frequencies = rotary_frequencies(width, base=base, scaling=scaling)
     if 2 * len(frequencies) != width:
         raise ValueError(f"{len(frequencies)} frequencies turn {2 * len(frequencies)} channels, not width {width}")
-    angles = _angles(positions, frequencies)
-    return RotaryTable(angles.cos().to(dtype), angles.sin().to(dtype))
+    angles, amplitude = _angles(positions, frequencies), rotary_amplitude(scaling)
+    cos, sin = angles.cos(), angles.sin()
+    cos, sin = (cos, sin) if amplitude == 1 else (cos * amplitude, sin * amplitude)
+    return RotaryTable(cos.to(dtype), sin.to(dtype))
 
 
 def rotary_grid_table(
@@ -309,6 +350,39 @@ def _frequencies(width: int, base: float) -> Float[Tensor, " pairs"]:
     if not base > 0:
         raise ValueError(f"the base of the wavelengths must be positive, not {base}")
     return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+
+# Numbers, not a tensor: a tensor kept from one call would keep that call's device and mode too.
+@lru_cache
+def _turning(width: int, base: float, scaling: Scaling | None) -> tuple[float, ...]:
+    """The frequencies of `rotary_frequencies`."""
+    if width < 2 or width % 2:
+        raise ValueError(f"rotary embedding turns pairs of channels: width {width} is not a positive even number")
+    if not base > 0:
+        raise ValueError(f"the base of the wavelengths must be positive, not {base}")
+    plain = [base ** (-i / width) for i in range(0, width, 2)]
+    if scaling is None:
+        return tuple(plain)
+    shares = slowed(scaling, plain, base=base)
+    return tuple(f * (1 - s + s / scaling.factor) for f, s in zip(plain, shares, strict=True))
+
+
+def _ramp(scaling: YarnScaling, width: int, base: float) -> tuple[float, float]:
+    """The pairs between which YaRN goes from leaving all to slowing all: base^(-2i/width) · length / 2π = turns."""
+    if not base > 1:
+        raise ValueError(f"YaRN tells pairs apart by their wavelengths: the base must be above 1, not {base}")
+
+    def pair(turns: float) -> float:
+        return width * math.log(scaling.length / (math.tau * turns)) / (2 * math.log(base))
+
+    first, last = pair(scaling.fast), pair(scaling.slow)
+    first, last = (math.floor(first), math.ceil(last)) if scaling.whole else (first, last)
+    # The last pair is width/2 - 1, but published models were trained with this bound.
+    return float(max(first, 0)), float(min(last, width - 1))
+
+
+def _unit(share: float) -> float:
+    return min(max(share, 0.0), 1.0)
 
 
 def _angles(positions: Int[Tensor, "*b L"], frequencies: Float[Tensor, " pairs"]) -> Float[Tensor, "*b L pairs"]:

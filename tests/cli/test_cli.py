@@ -67,7 +67,7 @@ def test_python_dash_m_is_the_same_program() -> None:
     [
         (["bnech"], "there is no command 'bnech'; did you mean 'bench'?"),
         (["--versoin"], "there is no option '--versoin'; did you mean '--version'?"),
-        (["zzz"], "there is no command 'zzz'; the commands are mechanisms, bench; see headway --help."),
+        (["zzz"], f"there is no command 'zzz'; the commands are {', '.join(VERBS)}; see headway --help."),
     ],
 )
 def test_an_unknown_command_suggests(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

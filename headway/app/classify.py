@@ -1,0 +1,154 @@
+"""Texts or pictures in, classes out: a window of inputs at a time, sorted by length within it, in the order given."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headway.data.tokenizer import Tokenizer
+from headway.hub.load import Loaded
+
+WINDOW = 4096  # inputs; a file may be longer than memory
+PICTURES = ("vision", "davit")  # kinds of models that look at pictures
+
+
+@dataclass(frozen=True)
+class Item:
+    """One input: a text, perhaps with a second one, or the path of a picture."""
+
+    where: str
+    text: str
+    pair: str | None = None
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Inputs to logits; what one of them gets does not depend on the others."""
+
+    model: Any
+    tokenizer: Tokenizer | None
+    cut: bool = False  # a text that is too long, instead of refusing it
+
+    @classmethod
+    def of(cls, loaded: Loaded, *, cut: bool = False) -> "Classifier":
+        model, tokenizer, receipt = loaded
+        kind = model.config.kind
+        if kind not in ("masked", *PICTURES) or not model.config.classes:
+            raise ValueError(f"{receipt.path} holds a {kind} model without a classifier, so it knows no classes")
+        if kind == "masked" and tokenizer is None:
+            raise ValueError(f"{receipt.path} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
+        return cls(model, tokenizer, cut)
+
+    @property
+    def sees(self) -> bool:
+        """Whether its inputs are pictures."""
+        return self.model.config.kind in PICTURES
+
+    @property
+    def outcome(self) -> str:
+        """One class of several, several at once, or values."""
+        return "one" if self.sees else self.model.config.outcome
+
+    def items(self, files: Sequence[Path]) -> Iterator[Item]:
+        """What the files hold: lines of text, or pictures; `-`, or none, is stdin."""
+        return _pictures(files or [Path("-")]) if self.sees else _texts(files or [Path("-")])
+
+    def run(
+        self, items: Iterator[Item], *, batch: int, progress: Callable[[int], None]
+    ) -> Iterator[tuple[Item, list[tuple[str, float]]]]:
+        """Every input with its classes and their numbers, in the order given."""
+        done = 0
+        while window := list(islice(items, WINDOW)):
+            for item, logits in zip(window, self(window, batch=batch), strict=True):
+                if not bool(logits.isfinite().all()):
+                    raise ValueError(f"the classes of {item.where} are not finite numbers: the weights are damaged")
+                yield item, self.ranked(logits)
+            done += len(window)
+            progress(done)
+        if not done:
+            raise ValueError("there is nothing to classify: the input is empty")
+
+    def ranked(self, logits: Float[Tensor, " C"]) -> list[tuple[str, float]]:
+        """(class, probability), the most probable first; values stay in the order of their classes."""
+        if self.outcome == "value":
+            return [(self.model.config.label(index), value) for index, value in enumerate(logits.tolist())]
+        values = logits.softmax(-1) if self.outcome == "one" else logits.sigmoid()
+        order = values.argsort(descending=True, stable=True).tolist()
+        return [(self.model.config.label(index), float(values[index])) for index in order]
+
+    @torch.inference_mode()
+    def __call__(self, items: Sequence[Item], *, batch: int) -> Float[Tensor, "N C"]:
+        return self._see(items, batch) if self.sees else self._read(items, batch)
+
+    def _see(self, items: Sequence[Item], batch: int) -> Float[Tensor, "N C"]:
+        from headway.data.image import read_image
+
+        parts = [items[start : start + batch] for start in range(0, len(items), batch)]
+        images = (torch.stack([read_image(item.text, self.model.config) for item in part]) for part in parts)
+        return torch.cat([self.model(part).float() for part in images])
+
+    def _read(self, items: Sequence[Item], batch: int) -> Float[Tensor, "N C"]:
+        """Texts of similar length are computed together, so that little is padded."""
+        found = self._encoded(items)
+        order = sorted(range(len(items)), key=lambda index: len(found[index].ids))
+        logits = torch.empty(len(items), self.model.config.classes)
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            tokens, types = _padded([found[row].ids for row in rows]), _padded([found[row].type_ids for row in rows])
+            keep = _padded([found[row].attention_mask for row in rows]).bool()
+            logits[rows] = self.model(tokens, keep=None if bool(keep.all()) else keep, types=types).float()
+        return logits
+
+    def _encoded(self, items: Sequence[Item]) -> list[Any]:
+        assert self.tokenizer is not None
+        engine, most = self.tokenizer.engine, self.model.config.length
+        if self.cut:
+            engine.enable_truncation(max_length=most)
+        found = engine.encode_batch([item.text if item.pair is None else (item.text, item.pair) for item in items])
+        engine.no_truncation()
+        for item, length in zip(items, (len(one.ids) for one in found), strict=True):
+            if length > most:
+                raise ValueError(f"{item.where} has {length} tokens, and the model reads {most}: shorten it, or pass "
+                                 "--cut to read its beginning")  # fmt: skip
+            if length == 0:
+                raise ValueError(f"{item.where} has no token that the model could read")
+        return found
+
+
+def _padded(rows: list[list[int]]) -> Int[Tensor, "B L"]:
+    longest = max(map(len, rows))
+    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+
+
+def _pictures(files: Sequence[Path]) -> Iterator[Item]:
+    for file in files:
+        named = _lines(file) if str(file) == "-" else [(str(file), str(file))]
+        yield from (Item(where, path) for where, path in named)
+
+
+def _texts(files: Sequence[Path]) -> Iterator[Item]:
+    for where, line in (one for file in files for one in _lines(file)):
+        columns = line.split("\t")
+        if len(columns) > 2:
+            raise ValueError(f"{where} has {len(columns)} columns: give a text, or two with a tab between them")
+        yield Item(where, *columns)
+
+
+def _lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Where each line stands, and its text."""
+    name = "standard input" if str(file) == "-" else str(file)
+    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            where = f"line {number} of {name}"
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise ValueError(f"{where} is not UTF-8 text") from None
+            yield where, text.rstrip("\r\n")

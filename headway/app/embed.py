@@ -1,0 +1,134 @@
+"""Lines in, vectors out, chunk by chunk.
+
+Texts are sorted by length within a chunk, and chunks lie where they lie whatever happened before: a run that went on
+after an interruption gives the bytes of one that was never interrupted.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from headway.app.partial import Partial
+from headway.data.tokenizer import Tokenizer
+from headway.hub.load import Loaded
+from headway.models.sentence import SentenceEncoder
+
+CHUNK = 4096  # lines
+Vectors = np.ndarray[Any, np.dtype[np.float32]]
+Form = Callable[[Sequence[str], Vectors], bytes]
+Progress = Callable[[int, int], None]  # lines done, of how many
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """Texts to vectors."""
+
+    model: SentenceEncoder
+    tokenizer: Tokenizer
+    hash: str  # of all that a vector depends on
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> "Embedder":
+        model, tokenizer, receipt = loaded
+        if not isinstance(model, SentenceEncoder):
+            raise ValueError(
+                f"{receipt.path} holds a {receipt.family} model and no way to make one vector of a text: a sentence "
+                "encoder has a modules.json that names its pooling"
+            )
+        if tokenizer is None:
+            raise ValueError(f"{receipt.path} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
+        parts = (receipt.hash, receipt.dtype, model.config.model_dump_json(), tokenizer.engine.to_str())
+        return cls(model, tokenizer, hashlib.sha256("\n".join(parts).encode()).hexdigest())
+
+    def __call__(self, texts: Sequence[str], done: Callable[[int], None] | None = None) -> Vectors:
+        tokens = self.tokenizer.encode_all([self.model.config.prompt + text for text in texts])
+        found = self.model.encode(tokens, done=done).float().numpy()
+        if not np.isfinite(found).all():
+            bad = texts[int(np.argmin(np.isfinite(found).all(1)))]
+            raise ValueError(f"the vector of {bad[:40]!r} is not finite: the weights are damaged")
+        return found
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a stream that can be read again; counted and hashed once."""
+
+    stream: BinaryIO
+    name: str
+    count: int
+    hash: str
+
+    @classmethod
+    def of(cls, stream: BinaryIO, name: str) -> "Lines":
+        digest, count = hashlib.sha256(), 0
+        stream.seek(0)
+        for line in stream:
+            digest.update(line)
+            count += 1
+        return cls(stream, name, count, digest.hexdigest())
+
+    def chunks(self, done: int) -> Iterator[list[str]]:
+        """Texts, CHUNK at a time, without the first `done`."""
+        self.stream.seek(0)
+        rows = islice(enumerate(self.stream, start=1), done, None)
+        while chunk := [self._text(number, line) for number, line in islice(rows, CHUNK)]:
+            yield chunk
+
+    def _text(self, number: int, line: bytes) -> str:
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"line {number} of {self.name} is not UTF-8 text") from None
+        return text.rstrip("\r\n")
+
+
+def as_json_lines(texts: Sequence[str], vectors: Vectors) -> bytes:
+    """One object for each text; nine digits say a float32 exactly."""
+    rows = zip(map(json.dumps, texts), vectors.tolist(), strict=True)
+    written = (f'{{"text": {text}, "embedding": [{", ".join(map("{:.9g}".format, row))}]}}\n' for text, row in rows)
+    return "".join(written).encode()
+
+
+def _as_numbers(texts: Sequence[str], vectors: Vectors) -> bytes:
+    return vectors.astype("<f4").tobytes()
+
+
+def _heading(rows: int, width: int) -> bytes:
+    """How a .npy file of so many vectors begins."""
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
+    return head.getvalue()
+
+
+def embed_file(
+    embed: Embedder, lines: Lines, out: Path, *, overwrite: bool, progress: Progress, say: Callable[[str], None]
+) -> None:
+    """Vectors of all lines into `out` (.npy or .jsonl), going on where an earlier run stopped."""
+    body = form_of(out)
+    source = {"model": embed.hash, "input": lines.hash, "lines": lines.count, "chunk": CHUNK}
+    with Partial(out, source, overwrite=overwrite, say=say) as part:
+        if part.done is not None:
+            say(f"going on after {part.done:,} of {lines.count:,} lines")
+        head = _heading(lines.count, embed.model.config.width) if body is _as_numbers else b""
+        done = part.begin(head) if part.done is None else part.done
+        for texts in lines.chunks(done):
+            vectors = embed(texts, lambda count, before=done: progress(before + count, lines.count))
+            done = part.add(body(texts, vectors), done + len(texts))
+        if done != lines.count:
+            raise ValueError(f"{lines.name} has changed while it was read: begin again")
+        part.finish()
+
+
+def form_of(out: Path) -> Form:
+    """How vectors are written, by the ending of the file."""
+    forms: dict[str, Form] = {".npy": _as_numbers, ".jsonl": as_json_lines}
+    if out.suffix not in forms:
+        raise ValueError(f"vectors are written to {' or '.join(forms)}, not to {out.name!r}")
+    return forms[out.suffix]

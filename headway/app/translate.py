@@ -1,0 +1,112 @@
+"""Lines in, lines out, by a model that reads a source: a window of lines at a time, in the order given."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headway.data.tokenizer import Tokenizer
+from headway.generate import Request, Result, beam, generate
+from headway.hub.load import Loaded
+
+WINDOW = 1024  # lines; a file may be longer than memory
+KINDS = ("seq2seq", "recurrent")
+EMPTY = Result((), "", "end")  # of a line without words, which no model needs to see
+
+
+@dataclass(frozen=True)
+class Line:
+    """One source, and where it stands."""
+
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Lines to lines; what one of them gets does not depend on the others."""
+
+    model: Any
+    tokenizer: Tokenizer
+    beams: int | None = None  # None: the likeliest token, one after the other
+    length_penalty: float = 1.0
+    max_tokens: int = 256
+    prefix: str = ""
+    cut: bool = False  # a line that is too long, instead of refusing it
+
+    @classmethod
+    def of(cls, loaded: Loaded, **options: Any) -> "Translator":
+        model, tokenizer, receipt = loaded
+        if model.config.kind not in KINDS:
+            raise ValueError(
+                f"{receipt.path} holds a {model.config.kind} model, and translating takes one that reads a source "
+                f"({', '.join(KINDS)}); see headway generate"
+            )
+        if tokenizer is None:
+            raise ValueError(f"{receipt.path} has no tokenizer (tokenizer.json), so it cannot read text")
+        return cls(model, tokenizer, **options)
+
+    def run(
+        self, lines: Iterator[Line], *, batch: int, progress: Callable[[int], None]
+    ) -> Iterator[tuple[Line, Result]]:
+        """Every line with its translation, in the order given; `progress` hears how many are done."""
+        done = 0
+        while window := list(islice(lines, WINDOW)):
+            yield from zip(window, self(window, batch=batch, progress=lambda count: progress(done + count)), strict=True)
+            done += len(window)
+
+    def __call__(
+        self, lines: Sequence[Line], *, batch: int = 32, progress: Callable[[int], None] = lambda done: None
+    ) -> list[Result]:
+        """Lines of similar length are read together, so that little is padded; the longest come first."""
+        sources = self._encoded(lines)
+        order = sorted((row for row, source in enumerate(sources) if source), key=lambda row: -len(sources[row]))
+        found = [EMPTY] * len(lines)
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            for row, result in zip(rows, self._decoded([sources[row] for row in rows]), strict=True):
+                found[row] = result
+            progress(len(lines) - len(order) + start + len(rows))
+        return found
+
+    def _decoded(self, sources: Sequence[tuple[int, ...]]) -> list[Result]:
+        requests = [Request(prompt=source, max_tokens=self.max_tokens) for source in sources]
+        options: dict[str, Any] = {"tokenizer": self.tokenizer, "past_length": "stop"}
+        if self.beams is None:
+            return generate(self.model, requests, **options)
+        found = beam(self.model, requests, beams=self.beams, alpha=self.length_penalty, **options)
+        return [best for best, *_ in found]
+
+    def _encoded(self, lines: Sequence[Line]) -> list[tuple[int, ...]]:
+        """The tokens of each line; none where it has no words."""
+        found = self.tokenizer.encode_all([self.prefix + line.text for line in lines])
+        return [self._fitting(line, tokens) if line.text.strip() else () for line, tokens in zip(lines, found, strict=True)]
+
+    def _fitting(self, line: Line, tokens: list[int]) -> tuple[int, ...]:
+        most = self.model.config.length if self.model.config.kind == "seq2seq" else None
+        if not tokens:
+            raise ValueError(f"{line.where} has no token that the model could read")
+        if most is None or len(tokens) <= most:
+            return tuple(tokens)
+        if not self.cut:
+            raise ValueError(
+                f"{line.where} has {len(tokens)} tokens, and the model reads {most}: shorten it, or pass --cut to read "
+                "its beginning"
+            )
+        return (*tokens[: most - 1], tokens[-1])  # the last one tells the model that the source has ended
+
+
+def lines_of(file: Path) -> Iterator[Line]:
+    """The lines of a UTF-8 file; `-` is stdin."""
+    name = "standard input" if str(file) == "-" else str(file)
+    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            where = f"line {number} of {name}"
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise ValueError(f"{where} is not UTF-8 text") from None
+            yield Line(where, text.rstrip("\r\n"))

@@ -1,0 +1,96 @@
+"""`headway classify`: lines of text, or pictures, in; their classes with probabilities out."""
+
+import json as json_format
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+
+def classify(
+    directory: str,
+    /,
+    *files: Annotated[Path, Parameter(allow_leading_hyphen=True)],  # `-` is one
+    top: int = 5,
+    batch: int = 32,
+    cut: Annotated[bool, Parameter(negative="")] = False,
+    dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Classes of lines of text, or of pictures.
+
+    A line is a text, or two texts with a tab between them. Each gives one
+    line: the most probable class and its probability, then the next ones,
+    with tabs between. A model that scores each class for itself gives
+    probabilities that need not add up to 1; one that was trained on values
+    gives those, in the order of its classes. A result does not depend on
+    what else is in the file.
+
+    For example:
+
+        headway classify models/sentiment reviews.txt
+        headway classify models/sentiment --json < reviews.txt
+        headway classify models/vit cat.jpg dog.jpg
+
+    Parameters
+    ----------
+    directory
+        The model: a BERT with a classifier for text; a ViT, DeiT or DaViT for pictures.
+    files
+        Lines of text in UTF-8, or pictures; `-`, or none at all, is stdin: lines of text, or paths of pictures.
+    top
+        How many classes to show.
+    batch
+        How many inputs to compute together.
+    cut
+        Read the beginning of a text that is too long for the model, instead of refusing it.
+    dtype
+        Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
+    json
+        One JSON object per line instead.
+    """
+    for name, value in (("top", top), ("batch", batch)):
+        if value < 1:
+            raise ValueError(f"--{name} is at least 1, not {value}")
+    _check_readable(files)
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.app.classify import Classifier
+    from headway.hub import load, target
+
+    loaded = load(target.directory(directory), dtype=dtype)
+    classifier = Classifier.of(loaded, cut=cut)
+    _say(str(loaded.receipt))
+    for item, classes in classifier.run(
+        classifier.items(files), batch=batch, progress=lambda done: _say(f"{done:,} classified")
+    ):
+        if json:
+            print(json_format.dumps(_row(item, classes, classifier, top), ensure_ascii=False))
+        else:
+            print("\t".join(f"{label}\t{value:.4f}" for label, value in classes[:top]))
+    return 0
+
+
+def _row(item: Any, classes: list[tuple[str, float]], classifier: Any, top: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"file" if classifier.sees else "text": item.text}
+    row |= {} if item.pair is None else {"pair": item.pair}
+    if classifier.outcome == "one":
+        row["label"] = classes[0][0]
+    if classifier.outcome == "several":
+        row["labels"] = [label for label, value in classes if value >= 0.5]
+    name = "value" if classifier.outcome == "value" else "probability"
+    return {**row, "classes": [{"label": label, name: float(f"{value:.6g}")} for label, value in classes[:top]]}
+
+
+def _check_readable(files: Sequence[Path]) -> None:
+    """A file that cannot be opened is said before a model is loaded."""
+    for name in map(str, files):
+        if name.startswith("-") and name != "-":
+            raise ValueError(f"there is no option {name!r}; see headway classify --help")
+        if name != "-":
+            Path(name).open("rb").close()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

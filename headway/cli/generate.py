@@ -1,0 +1,153 @@
+"""`headway generate`: text from a model on disk."""
+
+import json as json_format
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Choosing:
+    """How tokens are chosen; the names are those of headway.generate.Request."""
+
+    max_tokens: int = 64
+    "Tokens to produce at most, for each prompt."
+    temperature: float = 0.0
+    "0 takes the likeliest token; above, tokens are drawn, the more evenly the higher."
+    top_k: int = 0
+    "Draw among so many of the likeliest; 0: all."
+    top_p: float = 1.0
+    "Draw among the likeliest that together have this probability."
+    min_p: float = 0.0
+    "Draw among those at least this fraction as likely as the likeliest."
+    repetition_penalty: float = 1.0
+    "Above 1, tokens that have occurred are less likely."
+    stop: Annotated[list[str], Parameter(negative="", allow_leading_hyphen=True)] = field(default_factory=list)
+    "End before this text; may be given several times."
+    seed: int = 0
+    "Of the draws; the same for every prompt, so that each gets what it gets alone."
+    logprobs: int | None = None
+    "With --json, the log-probability of every token, and of so many of the likeliest."
+
+
+def generate(
+    directory: Path,
+    /,
+    *,
+    prompt: Annotated[list[str] | None, Parameter(negative="", allow_leading_hyphen=True)] = None,
+    choosing: Choosing = Choosing(),  # noqa: B008 it is frozen
+    beams: int | None = None,
+    length_penalty: float = 1.0,
+    past_length: Literal["refuse", "stop", "slide"] = "refuse",
+    dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Continue a text, or answer a source, with a model on disk.
+
+    Text is written as it comes, without the prompt. Several prompts are
+    decoded together and written one after the other, each followed by a new
+    line; what one of them gets does not depend on the others. The receipt of
+    the load is on stderr, and so are ties: tokens chosen by so little that
+    float32 could choose otherwise in another batch.
+
+    For example:
+
+        headway generate gpt2/ --prompt "Once upon a time" --max-tokens 50
+        headway generate gpt2/ --prompt Yes --prompt No --temperature 0.8
+        echo "Guten Morgen" | headway generate opus-mt-de-en/ --beams 4 --json
+
+    Parameters
+    ----------
+    directory
+        The model: config.json, model.safetensors, tokenizer.json.
+    prompt
+        Text to go on from; may be given several times. Without it, or for `-`, all of stdin less its last line break.
+    beams
+        Search for the text of the highest score with so many beams, instead of choosing token by token.
+    length_penalty
+        Of a beam search: the score is the log-probability divided by length to this power.
+    past_length
+        Refuse what does not fit into the model, stop there, or slide on where the model allows it.
+    dtype
+        Of the weights; as stored by default.
+    json
+        One list with texts, tokens and why each ended, at the end.
+    """
+    prompts = [sys.stdin.read().removesuffix("\n") if text == "-" else text for text in prompt or ["-"]]
+    from headway.generate import Request
+    from headway.hub import load
+
+    requests = [Request(prompt=text, **asdict(choosing)) for text in prompts]
+    model, tokenizer, receipt = load(directory, dtype=dtype)
+    print(receipt, file=sys.stderr, flush=True)
+    if tokenizer is None:
+        raise ValueError(f"{directory} has no tokenizer: add tokenizer.json, or vocab.json with merges.txt")
+    options = {"tokenizer": tokenizer, "past_length": past_length}
+    if beams is None:
+        results = _streamed(model, requests, options, silent=json)
+    else:
+        results = _searched(model, requests, options | {"beams": beams, "alpha": length_penalty}, silent=json)
+    if json:
+        print(json_format.dumps([_row(text, result) for text, result in zip(prompts, results, strict=True)], indent=2))
+    return 0
+
+
+def _streamed(model: Any, requests: list, options: dict[str, Any], *, silent: bool) -> list:
+    from headway.generate import Result, stream
+
+    found: list[list] = [[] for _ in requests]
+
+    def events() -> Iterator:
+        for event in stream(model, requests, **options):
+            found[event.request].append(event)
+            yield event
+
+    for text in in_turn(events()):
+        if not silent:
+            print(text, end="", flush=True)
+    results = [Result.of(one) for one in found]
+    for number, result in enumerate(results, 1):
+        _say(number, result)
+    return results
+
+
+def _searched(model: Any, requests: list, options: dict[str, Any], *, silent: bool) -> list:
+    from headway.generate import beam
+
+    results = [found[0] for found in beam(model, requests, **options)]
+    for number, result in enumerate(results, 1):
+        if not silent:
+            print(result.text)
+        _say(number, result)
+    return results
+
+
+def in_turn(events: Iterator) -> Iterator[str]:
+    """Pieces of text, one request after the other: what comes before its turn waits."""
+    waiting: dict[int, list[str]] = {}
+    finished: set[int] = set()
+    turn = 0
+    for event in events:
+        waiting.setdefault(event.request, []).append(event.text)
+        finished.update([event.request] if event.finish else [])
+        while turn in waiting:
+            yield "".join(waiting.pop(turn))
+            if turn not in finished:
+                break
+            yield "\n"
+            turn += 1
+
+
+def _say(number: int, result: Any) -> None:
+    ties = f", ties at {', '.join(str(place + 1) for place in result.ties)}" if result.ties else ""
+    print(f"prompt {number}: {len(result.tokens)} tokens, ended by {result.finish}{ties}", file=sys.stderr)
+
+
+def _row(prompt: str, result: Any) -> dict[str, Any]:
+    row = {"prompt": prompt, **asdict(result)}
+    return {name: value for name, value in row.items() if value is not None and (value or name != "likeliest")}

@@ -1,0 +1,119 @@
+"""`headway translate`: lines in, lines out."""
+
+import json as json_format
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+
+def translate(
+    directory: str,
+    file: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("-"),
+    /,
+    *,
+    beam: Annotated[int | None, Parameter(alias="--beams")] = None,
+    length_penalty: float = 1.0,
+    max_tokens: int = 256,
+    prefix: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    batch: int = 32,
+    cut: Annotated[bool, Parameter(negative="")] = False,
+    dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Translate, or otherwise rewrite, lines of text with a model that reads a source.
+
+    Each line gives one line, in the order of the input; an empty one stays
+    empty. Lines of similar length are decoded together, and what one of them
+    gets does not depend on the others. The receipt of the load, progress and
+    what was cut short are on stderr.
+
+    For example:
+
+        headway translate opus-mt-en-de/ english.txt --beam 6 > german.txt
+        headway translate t5-small/ english.txt --prefix "translate English to German: "
+        echo "Good morning." | headway translate opus-mt-en-de/ --json
+
+    Parameters
+    ----------
+    directory
+        The model: a T5, BART or Marian, with its tokenizer.
+    file
+        Lines of text in UTF-8; `-` is stdin.
+    beam
+        Search for the text of the highest score with so many beams; without it, the likeliest token is taken each time.
+    length_penalty
+        Of a beam search: the score is the log-probability divided by length to this power.
+    max_tokens
+        Tokens to produce at most for each line.
+    prefix
+        Text to put before each line, such as T5's names of its tasks.
+    batch
+        How many lines to decode together.
+    cut
+        Read the beginning of a line that is too long for the model, instead of refusing it.
+    dtype
+        Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
+    json
+        One JSON object per line instead.
+    """
+    for name, value in (("beam", beam), ("max-tokens", max_tokens), ("batch", batch)):
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} is at least 1, not {value}")
+    if str(file) != "-":
+        file.open("rb").close()  # said before a model is loaded
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.app.translate import Translator, lines_of
+    from headway.hub import load, target
+
+    loaded = load(target.directory(directory), dtype=dtype)
+    translator = Translator.of(
+        loaded, beams=beam, length_penalty=length_penalty, max_tokens=max_tokens, prefix=prefix, cut=cut
+    )
+    _say(str(loaded.receipt))
+    clock, counts = Clock(), {"line": 0, "short": 0, "tie": 0}
+    for line, result in translator.run(lines_of(file), batch=batch, progress=clock):
+        # A line break of the model's own would move all lines below.
+        text = " ".join(result.text.splitlines())
+        print(json_format.dumps(_row(line.text, result), ensure_ascii=False) if json else text, flush=True)
+        counts["line"] += 1
+        counts["short"] += result.finish in ("max_tokens", "length")
+        counts["tie"] += bool(result.ties)
+    _say(_summary(**counts, limit=max_tokens))
+    return 0
+
+
+def _row(source: str, result: Any) -> dict[str, Any]:
+    row = {"source": source, "text": result.text, "tokens": list(result.tokens), "finish": result.finish}
+    return row | ({} if result.score is None else {"score": result.score}) | ({"ties": result.ties} if result.ties else {})
+
+
+def _summary(line: int, short: int, tie: int, *, limit: int) -> str:
+    """What a run did, and what its reader should know.
+
+    >>> _summary(3, 1, 0, limit=256)
+    '3 lines; 1 not ended after 256 tokens or at the end of the model'
+    """
+    cut = f"; {short:,} not ended after {limit} tokens or at the end of the model" if short else ""
+    ties = f"; {tie:,} with a choice by so little that float32 could choose otherwise" if tie else ""
+    return f"{line:,} lines{cut}{ties}"
+
+
+class Clock:
+    """How far a run is: about once a second on a terminal, in one line; every ten seconds in a log."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        now, terminal = time.monotonic(), sys.stderr.isatty()
+        if now - self.last >= (1 if terminal else 10):
+            self.last = now
+            rate = done / (now - self.start)
+            print(f"{done:,} lines, {rate:,.1f} a second", file=sys.stderr, end="   \r" if terminal else "\n", flush=True)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

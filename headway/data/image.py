@@ -1,0 +1,78 @@
+"""A picture from a file, as the numbers that a vision model reads. It needs Pillow: `pip install "headway[vision]"`."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headway.config.base import Extent, sides
+from headway.config.vision import DaViTConfig, VisionConfig
+
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> how Pillow calls such pictures
+
+
+def read_image(path: str | Path, config: VisionConfig | DaViTConfig) -> Float[Tensor, "C Y X"]:
+    """The picture resized, cropped and normalised as `config.images` says, in float32.
+
+    (pixel · scale - mean) / std        for each channel
+    """
+    images, size = config.images, sides(config.image)
+    picture = resize(_open(path, config.channels), images.resize or size, images.resample)
+    picture = picture if images.crop is None else crop(picture, images.crop)
+    if (picture.height, picture.width) != size:
+        raise ValueError(
+            f"{path} became {picture.height} x {picture.width}, and the model reads {size[0]} x {size[1]}: set the "
+            "configuration's images.crop, or leave images.resize out"
+        )
+    pixels = np.asarray(picture, dtype=np.float64).reshape(*size, config.channels) * images.scale
+    found = (pixels - _per_channel("mean", images.mean, config)) / _per_channel("std", images.std, config)
+    return torch.from_numpy(np.ascontiguousarray(found.transpose(2, 0, 1))).float()
+
+
+def resize(picture: Any, size: Extent, resample: str) -> Any:
+    """To rows and columns, or to a shorter side (the longer one is rounded down)."""
+    if isinstance(size, int):
+        short = min(picture.width, picture.height)
+        size = (size * picture.height // short, size * picture.width // short)
+    if size == (picture.height, picture.width):
+        return picture
+    return picture.resize(size[::-1], _pillow().Resampling[resample.upper()])
+
+
+def crop(picture: Any, size: tuple[int, int]) -> Any:
+    """The middle of a picture; one that is smaller gets a black border."""
+    top, left = (picture.height - size[0]) // 2, (picture.width - size[1]) // 2
+    return picture.crop((left, top, left + size[1], top + size[0]))
+
+
+def _open(path: str | Path, channels: int) -> Any:
+    """The picture, turned as its camera was held, in as many channels as the model reads."""
+    if channels not in MODES:
+        raise ValueError(f"pictures have {', '.join(map(str, MODES))} channels, and this model reads {channels}")
+    image = _pillow()
+    try:
+        with image.open(path) as picture:
+            return import_module("PIL.ImageOps").exif_transpose(picture).convert(MODES[channels])
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
+        raise ValueError(f"{path} cannot be read as a picture: {error}") from None
+
+
+def _pillow() -> Any:
+    try:
+        return import_module("PIL.Image")
+    except ImportError:
+        raise ValueError(
+            'pictures are read with Pillow, which is not installed: pip install "headway[vision]"'
+        ) from None
+
+
+def _per_channel(name: str, values: tuple[float, ...], config: VisionConfig | DaViTConfig) -> np.ndarray:
+    if len(values) not in (1, config.channels):
+        raise ValueError(f"images of {config.channels} channels have one {name} or {config.channels}, not {values}")
+    return np.array(values)

@@ -1,0 +1,11 @@
+"""Generation: one decoding loop for any model, and beam search.
+
+for event in stream(model, [Request(prompt="Once")], tokenizer=tokenizer):
+    print(event.text, end="")
+"""
+
+from headway.generate.beam import beam
+from headway.generate.request import Event, Request, Result
+from headway.generate.stream import Batch, generate, stream
+
+__all__ = ["stream", "generate", "beam", "Batch", "Request", "Result", "Event"]

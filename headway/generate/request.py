@@ -1,0 +1,95 @@
+"""What is asked of a decoding loop, and what it answers."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from headway.config import Frozen, Size
+from headway.ops.cut import TIE
+
+Token = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Finish = Literal["end", "stop", "max_tokens", "length"]
+
+
+class Request(Frozen):
+    """A prompt and how to go on from it. Temperature 0 is greedy.
+
+    Probabilities are cut by top_k, then top_p, then min_p; 0, 1 and 0 cut nothing. The repetition penalty is for every
+    token that the decoder has read or produced. A draw depends on the seed and on the position of the token, and on
+    nothing else: the same request gives the same tokens in any company, and two samples of one prompt need two seeds.
+    `logprobs` asks for each token's log-probability under the model itself, and for so many of the likeliest beside it.
+
+    >>> Request(prompt=(5, 7), temperature=-1)
+    Traceback (most recent call last):
+    ValueError: Request cannot take temperature=-1: input should be greater than or equal to 0
+    """
+
+    prompt: str | tuple[Token, ...]
+    max_tokens: Size = 64
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    min_p: Fraction = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    stop_tokens: tuple[Token, ...] = ()
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    logprobs: Annotated[int, Field(ge=0)] | None = None
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_or_more(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str) else given
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One token of one request. Text may lag behind tokens: a character or a stop string may not be whole yet.
+
+    `margin` is by how much the token was chosen: a lead in logits, or in probability the distance to another token.
+    """
+
+    request: int
+    token: int
+    text: str
+    margin: float
+    logprob: float | None = None
+    likeliest: tuple[tuple[int, float], ...] = ()
+    finish: Finish | None = None
+
+    @property
+    def tie(self) -> bool:
+        """Whether float32 could have chosen otherwise."""
+        return self.margin < TIE
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All tokens of one request: with the one that ended it, which is not part of the text.
+
+    `ties` are the indices of tokens that float32 could have chosen otherwise; `score` is of a beam search.
+    """
+
+    tokens: tuple[int, ...]
+    text: str
+    finish: Finish
+    logprobs: tuple[float, ...] | None = None
+    likeliest: tuple[tuple[tuple[int, float], ...], ...] = ()
+    ties: tuple[int, ...] = ()
+    score: float | None = None
+
+    @classmethod
+    def of(cls, events: list[Event]) -> "Result":
+        last = events[-1].finish
+        assert last is not None
+        logprobs = tuple(event.logprob for event in events if event.logprob is not None)
+        return cls(
+            tokens=tuple(event.token for event in events),
+            text="".join(event.text for event in events),
+            finish=last,
+            logprobs=logprobs or None,
+            likeliest=tuple(event.likeliest for event in events if event.likeliest),
+            ties=tuple(place for place, event in enumerate(events) if event.tie),
+        )

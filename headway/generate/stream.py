@@ -1,0 +1,192 @@
+"""The decoding loop: one for any model, any cache and any way to choose a token.
+
+Rows leave the batch when they are finished, and new ones join it while others run. What a request gets does not depend
+on its company: its draws are keyed by its own seed and positions, and every choice reports by how much it was decided.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from headway.data.tokenizer import Tokenizer
+from headway.generate.reader import Pad, PastLength, Reader
+from headway.generate.request import Event, Request, Result
+from headway.generate.row import Row
+from headway.generate.text import byte_tokens
+from headway.models.session import Session
+from headway.ops.cut import Rules
+from headway.ops.sample import choose, log_total, penalise, steer
+from headway.ops.uniform import uniform
+
+
+class Batch:
+    """Requests that are decoded together; `rows` of them at once (None: all), the others wait.
+
+    pad: prompts that begin together are padded on the "left" or "right", or read one by one ("none").
+    past_length: a request that does not fit into the model is refused; or it may "stop" there; or, where every layer
+    has a window or a running total and positions are not learned, "slide" on.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        tokenizer: Tokenizer | None = None,
+        pad: Pad = "left",
+        cache: bool = True,
+        past_length: PastLength = "refuse",
+        rows: int | None = None,
+    ) -> None:
+        if rows is not None and rows < 1:
+            raise ValueError(f"a batch has at least one row, not {rows}")
+        self._reader = Reader(model, tokenizer, pad, cache, past_length)
+        self._raw = frozenset() if tokenizer is None else byte_tokens(tokenizer)
+        self._most_rows, self._joined = rows, 0
+        self._waiting: list[Row] = []
+        self._rows: list[Row] = []
+        self._session: Session | None = None
+        self._device: torch.device | None = None
+        self._rules = Rules([], [], [], [])
+        self._seen: Bool[Tensor, "B V"] | None = None
+
+    @property
+    def running(self) -> int:
+        """How many requests are not finished, those that wait included."""
+        return sum(not row.done for row in (*self._rows, *self._waiting))
+
+    def join(self, requests: Sequence[Request]) -> list[int]:
+        """Take in requests and return their numbers; refuses all of them if one cannot be served."""
+        new = [Row(self._joined + i, request, self._reader, self._raw) for i, request in enumerate(requests)]
+        self._joined += len(new)
+        self._waiting += new
+        return [row.index for row in new]
+
+    def leave(self, request: int) -> None:
+        """Give up a request: it produces nothing more."""
+        for row in (*self._rows, *self._waiting):
+            row.left = row.left or row.index == request
+        self._drop()
+
+    @torch.no_grad()
+    def step(self) -> list[Event]:
+        """One more token for every row, new rows included; nothing when no request is left."""
+        logits = self._advance()
+        if logits is None:
+            return []
+        extras = self._log_probabilities(logits)
+        uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in self._rows]
+        choice = choose(self._steered(logits), self._rules, uniforms)
+        if self._seen is not None:
+            self._seen.scatter_(1, choice.tokens[:, None], True)
+        found = zip(self._rows, choice.tokens.tolist(), choice.margins.tolist(), extras(choice.tokens), strict=True)
+        events = [row.take(token, margin, *extra) for row, token, margin, extra in found]
+        self._drop()
+        return events
+
+    def _advance(self) -> Float[Tensor, "B V"] | None:
+        """Read the last token of every row and the prompts of new ones: logits of what follows."""
+        found = []
+        if self._session is not None:
+            last = [[row.tokens[-1]] for row in self._rows]
+            found.append(self._session.read(torch.tensor(last, device=self._device)))
+        new = self._admit()
+        if new:
+            session, logits = self._reader.open([row.prompt for row in new], max(row.most for row in new))
+            if self._session is None:
+                self._session, self._device = session, logits.device
+            else:
+                self._session.join(session)
+            found.append(logits)
+            self._rows += new
+            self._gather(logits.shape[1])
+        return torch.cat(found) if len(found) > 1 else found[0] if found else None
+
+    def _drop(self) -> None:
+        """Let finished rows go, and with the last one everything that was kept for them."""
+        stay = [place for place, row in enumerate(self._rows) if not row.done]
+        if len(stay) == len(self._rows):
+            return
+        self._rows = [self._rows[place] for place in stay]
+        if not stay:
+            self._session = self._seen = None
+            return
+        assert self._session is not None
+        rows = torch.tensor(stay, device=self._device)
+        self._session.select(rows)
+        self._rules = self._rules.of(stay)
+        self._seen = None if self._seen is None else self._seen[rows]
+
+    def _admit(self) -> list[Row]:
+        waiting = [row for row in self._waiting if not row.done]
+        room = len(waiting) if self._most_rows is None else self._most_rows - len(self._rows)
+        self._waiting = waiting[room:]
+        return waiting[:room]
+
+    def _gather(self, vocabulary: int) -> None:
+        """What the rows ask for, as columns; once for every row that joins, not for every token."""
+        asked = [row.request for row in self._rows]
+        names = ("temperature", "top_k", "top_p", "min_p")
+        self._rules = Rules(*([getattr(request, name) for request in asked] for name in names))
+        self._seen = None
+        if any(request.repetition_penalty != 1 for request in asked):
+            self._seen = torch.zeros(len(asked), vocabulary, dtype=torch.bool, device=self._device)
+            for seen, row in zip(self._seen, self._rows, strict=True):
+                seen[torch.tensor((*row.read, *row.tokens), device=self._device)] = True
+
+    def _steered(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        """Logits after what the request and the model's configuration forbid or force."""
+        if self._seen is not None:
+            penalties = [row.request.repetition_penalty for row in self._rows]
+            logits = penalise(logits, self._seen, torch.tensor(penalties, device=logits.device))
+        return steer(logits, self._reader.forced.never, [row.forced for row in self._rows])
+
+    def _log_probabilities(self, logits: Float[Tensor, "B V"]):
+        """A function of the chosen tokens: for each row its log-probability and the likeliest, where asked for."""
+        counts = [row.request.logprobs for row in self._rows]
+        if all(count is None for count in counts):
+            return lambda tokens: [()] * len(tokens)
+        total = log_total(logits)[:, None]
+        top = logits.topk(max(count or 0 for count in counts))
+        likeliest = [
+            list(zip(tokens, values, strict=True))
+            for tokens, values in zip(top.indices.tolist(), (top.values - total).tolist(), strict=True)
+        ]
+
+        def found(tokens: Tensor) -> list[tuple]:
+            own = (logits.gather(1, tokens[:, None]) - total)[:, 0].tolist()
+            rows = zip(own, likeliest, counts, strict=True)
+            return [() if count is None else (one, some[:count]) for one, some, count in rows]
+
+        return found
+
+
+def stream(
+    model: Any,
+    requests: Sequence[Request],
+    *,
+    tokenizer: Tokenizer | None = None,
+    pad: Pad = "left",
+    cache: bool = True,
+    past_length: PastLength = "refuse",
+    rows: int | None = None,
+) -> Iterator[Event]:
+    """Tokens and pieces of text as they come, a request's number with each; see `Batch` for the options."""
+    batch = Batch(model, tokenizer=tokenizer, pad=pad, cache=cache, past_length=past_length, rows=rows)
+    batch.join(requests)  # here and not in the iterator, so that a mistake is said before the first token is asked for
+    return _events(batch)
+
+
+def _events(batch: Batch) -> Iterator[Event]:
+    while batch.running:
+        yield from batch.step()
+
+
+def generate(model: Any, requests: Sequence[Request], **options: Any) -> list[Result]:
+    """All tokens and the whole text of every request, in their order; options as for `stream`."""
+    found: list[list[Event]] = [[] for _ in requests]
+    for event in stream(model, requests, **options):
+        found[event.request].append(event)
+    return [Result.of(events) for events in found]

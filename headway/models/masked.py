@@ -1,0 +1,142 @@
+"""A masked-word model, BERT: embed, norm, stack, and heads for what it is for (arXiv:1810.04805).
+
+x = norm(tokens[t] + positions[p] + types[s])        h = stack(x)        pooled = tanh(h₀ W + b)
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headway.config.masked import MaskedConfig
+from headway.models.language import check_tokens, with_padding
+from headway.nn.block import Context
+from headway.nn.embedding import LearnedPositions
+from headway.nn.norm import make_norm
+from headway.nn.places import places
+from headway.nn.quarantine import zero_padding
+from headway.nn.stack import Stack
+from headway.ops.activation import find_activation
+from headway.ops.mask import Mask
+
+
+class Masked(nn.Module):
+    """A text in; its vectors, or what the heads make of them, out.
+
+    >>> from headway.presets.bert import bert
+    >>> model = Masked(bert(width=12, heads=3, layers=2, hidden=20, vocabulary=7, length=5, classes=2))
+    >>> model(torch.zeros(3, 5, dtype=torch.long)).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(self, config: MaskedConfig) -> None:
+        super().__init__()
+        c = self.config = config
+        block = c.stack.block
+        self.tokens = nn.Embedding(c.vocabulary, block.width)
+        self.positions = LearnedPositions(c.length, block.width)
+        self.types = nn.Embedding(c.types, block.width)
+        self.norm = make_norm(block.norm, block.width, eps=c.eps)
+        self.dropout = nn.Dropout(block.dropout)
+        self.stack = Stack(c.stack)
+        width = block.output_width
+        self.pooler = nn.Linear(width, width) if c.pooler else None
+        self.word_head = WordHead(c) if c.words else None
+        self.adjacent_head = nn.Linear(width, 2) if c.adjacent else None
+        self.class_head = nn.Linear(width, c.classes) if c.classes else None
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B L"],
+        *,
+        keep: Bool[Tensor, "B L"] | None = None,
+        types: Int[Tensor, "#B L"] | None = None,
+        positions: Int[Tensor, "#B L"] | None = None,
+        mask: Mask | None = None,
+    ) -> Float[Tensor, "B *L O"]:
+        """What the model is for: classes (B C), else words (B L V), else adjacency (B 2), else the vectors (B L D)."""
+        hidden = self.read(tokens, keep=keep, types=types, positions=positions, mask=mask)
+        if self.class_head is not None:
+            return self.classify(hidden, keep)
+        if self.word_head is not None:
+            return self.words(hidden)
+        return hidden if self.adjacent_head is None else self.adjacent(hidden, keep)
+
+    def read(
+        self,
+        tokens: Int[Tensor, "B L"],
+        *,
+        keep: Bool[Tensor, "B L"] | None = None,
+        types: Int[Tensor, "#B L"] | None = None,
+        positions: Int[Tensor, "#B L"] | None = None,
+        mask: Mask | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """The last layer's vectors; `keep` True = a real token, `types` the sentence of each token (0, 1, …).
+
+        `mask` is any further rule: with `segments(...)` and positions of their own, several texts share one row.
+        """
+        check_tokens(tokens, self.config.vocabulary)
+        positions = places(tokens, keep) if positions is None else positions
+        x = self.tokens(tokens) + self._types(types, tokens)
+        # Padding before the first token has positions below 0, and its vector is never looked at.
+        x = self.positions(x, positions if keep is None else positions.masked_fill(~keep, 0))
+        x = self.dropout(self.norm(zero_padding(x, keep)))
+        return self.stack(x, Context(with_padding(mask, keep), positions))
+
+    def pooled(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B D"]:
+        """tanh of a linear map of each row's vector at its first real token."""
+        return torch.tanh(_present(self.pooler, "pooler", "pooler=True")(first_real(hidden, keep)))
+
+    def words(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
+        """The logits of the word at each place; the output map is the embedding itself."""
+        return _present(self.word_head, "masked-word head", "words=True")(hidden, self.tokens.weight)
+
+    def adjacent(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B 2"]:
+        """Logits of: 0, the second sentence follows the first; 1, it does not."""
+        head = _present(self.adjacent_head, "next-sentence head", "adjacent=True")
+        return head(self.pooled(hidden, keep))
+
+    def classify(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B C"]:
+        """The logits of the classes of each row's text."""
+        head = _present(self.class_head, "classifier", "classes=2, or more")
+        return head(self.dropout(self.pooled(hidden, keep)))
+
+    def _types(self, types: Int[Tensor, "#B L"] | None, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "#B L D"]:
+        if types is None:
+            return self.types.weight[0].expand(1, tokens.shape[1], -1)
+        if types.ndim != 2 or types.shape[0] not in (1, tokens.shape[0]) or types.shape[1] != tokens.shape[1]:
+            raise ValueError(f"types of shape {tuple(types.shape)} do not fit tokens of shape {tuple(tokens.shape)}")
+        if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < self.config.types:
+            bounds = f"{int(types.min())} to {int(types.max())}"
+            raise ValueError(f"types are numbers of sentences from 0 to {self.config.types - 1}, not {bounds}")
+        return self.types(types)
+
+
+class WordHead(nn.Module):
+    """logits = norm(act(h W + b)) · Eᵀ + c, with E the embedding of the words."""
+
+    def __init__(self, config: MaskedConfig) -> None:
+        super().__init__()
+        block = config.stack.block
+        self._act = find_activation("gelu" if block.feedforward is None else block.feedforward.activation)
+        self.dense = nn.Linear(block.output_width, block.width)
+        self.norm = make_norm(block.norm, block.width, eps=config.eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary))
+
+    def forward(self, hidden: Float[Tensor, "*b D"], embedding: Float[Tensor, "V E"]) -> Float[Tensor, "*b V"]:
+        return F.linear(self.norm(self._act(self.dense(hidden))), embedding, self.bias)
+
+
+def first_real(hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B D"]:
+    """Each row's vector at its first real token."""
+    if keep is None:
+        return hidden[:, 0]
+    if not bool(keep.any(-1).all()):
+        raise ValueError("a row of nothing but padding has no first token: leave it out of the batch")
+    return hidden[torch.arange(len(hidden), device=hidden.device), keep.int().argmax(-1)]
+
+
+def _present(head: nn.Module | None, name: str, option: str) -> nn.Module:
+    if head is None:
+        raise ValueError(f"this model has no {name}: its configuration would need {option}")
+    return head

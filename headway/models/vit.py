@@ -1,0 +1,126 @@
+"""A vision Transformer: an image's patches as tokens, a stack, a classifier (ViT: Dosovitskiy et al. 2020,
+arXiv:2010.11929; DeiT: Touvron et al. 2020, arXiv:2012.12877).
+
+    x = [class token, patch · E + b, …] + positions        h = stack(x)        logits = h₀ W + b
+
+Patches stand at positions 0, 1, … of their grid, row by row; the tokens before them at -1 (and -2), which a mechanism
+on the grid takes as global tokens.
+"""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headway.config.base import Extent, Pair, sides
+from headway.config.vision import VisionConfig
+from headway.nn.block import Context
+from headway.nn.init import normal
+from headway.nn.stack import Stack
+from headway.ops.mask import Mask
+
+
+class Vision(nn.Module):
+    """Images in; the logits of their classes out, or their vectors where there are no classes.
+
+    >>> from headway.presets.vision import vit
+    >>> model = Vision(vit(width=12, heads=3, layers=2, image=10, patch=5, classes=7))
+    >>> model(torch.zeros(2, 3, 10, 10)).shape
+    torch.Size([2, 7])
+    """
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        c = self.config = config
+        width, out = c.stack.block.width, c.stack.block.output_width
+        self.patches = nn.Conv2d(c.channels, width, sides(c.patch), stride=sides(c.patch))
+        # Tokens and positions have an axis for the batch, of size 1: so does every file that holds them.
+        self.class_token = _vectors(1, width) if c.class_token else None
+        self.distillation_token = _vectors(1, width) if c.distilled else None
+        self.positions = _vectors(c.length, width)
+        self.dropout = nn.Dropout(c.stack.block.dropout)
+        self.stack = Stack(c.stack)
+        self.pooler = nn.Linear(out, out) if c.pooler else None
+        self.head = nn.Linear(out, c.classes) if c.classes else None
+        self.teacher_head = nn.Linear(out, c.classes) if c.teacher else None
+
+    def forward(self, images: Float[Tensor, "B C Y X"], *, mask: Mask | None = None) -> Float[Tensor, "B O"]:
+        """The logits of the classes; without classes the pooled vector, or the image's vector itself."""
+        hidden = self.read(images, mask=mask)
+        if self.head is not None:
+            return self.logits(hidden)
+        return self.vector(hidden) if self.pooler is None else self.pooled(hidden)
+
+    def read(self, images: Float[Tensor, "B C Y X"], *, mask: Mask | None = None) -> Float[Tensor, "B L D"]:
+        """The last layer's vectors: the class token's, the distillation token's, then patch by patch.
+
+        `mask` is any rule between their positions, -1 for a single token before the patches.
+        """
+        check_images(images, self.config.channels, sides(self.config.image))
+        x = rearrange(self.patches(images.to(self.positions.dtype)), "B D Y X -> B (Y X) D")
+        tokens = [token for token in (self.class_token, self.distillation_token) if token is not None]
+        x = torch.cat([*(token.expand(len(x), -1, -1) for token in tokens), x], dim=1) + self.positions
+        return self.stack(self.dropout(x), Context(mask, self._places(images.device)))
+
+    def vector(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
+        """The image's own vector: the class token's, or the mean of its patches."""
+        return hidden[:, 0] if self.config.pooling == "class" else hidden[:, self.config.extra :].mean(1)
+
+    def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
+        """tanh of a linear map of the image's vector."""
+        if self.pooler is None:
+            raise ValueError("this model has no pooler: its configuration would need pooler=True")
+        return torch.tanh(self.pooler(self.vector(hidden)))
+
+    def logits(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B C"]:
+        """The classifier on the image's vector; with a teacher, the mean of that and of its own on the second token."""
+        if self.head is None:
+            raise ValueError("this model has no classifier: its configuration would need classes=2, or more")
+        found = self.head(self.vector(hidden))
+        return found if self.teacher_head is None else (found + self.teacher_head(hidden[:, 1])) / 2
+
+    def resized(self, image: Extent) -> "Vision":
+        """The same weights for images of another size: positions are interpolated, everything else is shared.
+
+        Bicubic, as the first ViT was brought from 224 to 384 pixels (arXiv:2010.11929, 3.2).
+        """
+        config = self.config.at(image)
+        with torch.device("meta"):
+            other = Vision(config)
+        whole = self.state_dict(keep_vars=True)
+        moved = interpolate(self.positions, self.config.grid, config.grid)
+        other.load_state_dict({**whole, "positions": nn.Parameter(moved.detach())}, assign=True)
+        return other.train(self.training)
+
+    def _places(self, device: torch.device) -> Int[Tensor, "1 L"] | None:
+        """Where tokens stand: counted by whoever needs it, unless some stand before the patches."""
+        extra, total = self.config.extra, self.config.length
+        return torch.arange(-extra, total - extra, device=device)[None] if extra else None
+
+
+def interpolate(positions: Float[Tensor, "1 L D"], old: Pair, new: Pair) -> Float[Tensor, "1 M D"]:
+    """A table of positions on one grid for another grid; what stands before the patches stays as it is."""
+    first = positions.shape[1] - old[0] * old[1]
+    grid = rearrange(positions[:, first:], "B (Y X) D -> B D Y X", Y=old[0])
+    grid = grid if old == new else F.interpolate(grid, size=new, mode="bicubic", align_corners=False)
+    return torch.cat([positions[:, :first], rearrange(grid, "B D Y X -> B (Y X) D")], dim=1)
+
+
+def check_images(images: Tensor, channels: int, size: Pair) -> None:
+    """Refuse images that a model was not built for."""
+    want = (channels, *size)
+    if images.ndim != 4 or tuple(images.shape[1:]) != want:
+        raise ValueError(
+            f"this model reads images of shape B C Y X = (B, {', '.join(map(str, want))}), not {tuple(images.shape)}: "
+            "resize the images, or use model.resized((Y, X))"
+        )
+    if not images.is_floating_point():
+        raise ValueError(f"images are normalised numbers, not {images.dtype}: read_image makes them from a picture")
+
+
+def _vectors(length: int, width: int) -> nn.Parameter:
+    vectors = nn.Parameter(torch.empty(1, length, width))
+    if not vectors.is_meta:  # there are no values there, and torch would import its compiler to draw them
+        normal(vectors, std=0.02)
+    return vectors

@@ -1,0 +1,36 @@
+"""Query, key and value maps that lie one behind the other in memory, so that one product serves the three.
+
+They stay three parameters with names of their own; only their storage is shared. A model that is cast or moved gets new
+storage, is told apart by its addresses, and uses three products until it is laid together again.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.no_grad()
+def lay_together(maps: Sequence[nn.Linear]) -> None:
+    """Move the weights (and the biases) of several maps of one input into one piece of memory."""
+    for name in ("weight", "bias"):
+        parts = [getattr(one, name) for one in maps]
+        if any(part is None or part.is_meta for part in parts) or len({part.dtype for part in parts}) > 1:
+            continue
+        whole = torch.cat([part.detach() for part in parts])
+        for part, place in zip(parts, whole.split([len(part) for part in parts]), strict=True):
+            part.data = place
+
+
+def together(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """All of them as one tensor, without copying; None where they do not lie one behind the other."""
+    first = parts[0]
+    if first is None:
+        return None
+    place = first.data_ptr()
+    for part in parts:
+        if part is None or part.data_ptr() != place or part.dtype != first.dtype or not part.is_contiguous():
+            return None
+        place += part.nbytes
+    rows = sum(len(part) for part in parts if part is not None)
+    return first.detach().as_strided((rows, *first.shape[1:]), first.stride(), first.storage_offset())

@@ -1,0 +1,69 @@
+"""x Wᵀ + b for few rows, as in decoding: bound by reading W, so every core has to read a part of it.
+
+torch gives a product of one row to a single core, and one of a few rows to a kernel that copies W first. Cut into a
+batch of products with the rows of W shared out, the same memory is read at one and a half to twice the rate
+(docs/log.md).
+"""
+
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+FEW = 128  # rows of x: with more, torch's own product is as fast
+SHARE = 192  # rows of W in a part, about; fewer cost more in calls than they gain
+
+
+def linear(
+    x: Float[Tensor, "*b I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
+) -> Float[Tensor, "*b O"]:
+    """torch's `F.linear`, by parts where that is faster and gradients are switched off.
+
+    >>> linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 7.0]]
+    """
+    rows = x.numel() // weight.shape[1]
+    if not 0 < rows <= FEW or not _suits(x, weight):
+        return F.linear(x, weight, bias)
+    count = parts(weight.shape[0])
+    return F.linear(x, weight, bias) if count == 1 else _in_parts(x, weight, bias, rows, count)
+
+
+def _in_parts(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int, count: int) -> Tensor:
+    """[count, rows, I] x [count, I, O / count], every factor a view."""
+    outputs, inputs = weight.shape
+    share = outputs // count
+    # Strides by hand: the usual chain of views costs more than the product itself where the model is small.
+    repeated = x.as_strided((count, rows, inputs), (0, inputs, 1))
+    shared = weight.as_strided((count, inputs, share), (share * inputs, 1, inputs))
+    if bias is None:
+        found = torch.bmm(repeated, shared)
+    else:
+        found = torch.baddbmm(bias.as_strided((count, 1, share), (share, share, 1)), repeated, shared)
+    found = found if rows == 1 else found.transpose(0, 1)
+    return found.reshape(*x.shape[:-1], outputs)
+
+
+def _suits(x: Tensor, weight: Tensor) -> bool:
+    return (
+        not torch.is_grad_enabled()
+        and x.dtype == weight.dtype
+        and x.dtype in (torch.float32, torch.float64)
+        and x.device.type == "cpu"
+        and weight.is_contiguous()
+        and x.is_contiguous()
+    )
+
+
+@lru_cache
+def parts(rows: int) -> int:
+    """Into how many equal parts the rows of W are cut: a divisor that leaves about SHARE rows in each.
+
+    >>> parts(3072), parts(50257), parts(7)
+    (16, 29, 1)
+    """
+    wanted = rows // SHARE
+    divisors = [count for count in range(2, 4 * max(1, wanted)) if rows % count == 0]
+    return min(divisors, key=lambda count: abs(count - wanted), default=1)

@@ -1,0 +1,269 @@
+"""A load accounts for every tensor, or refuses and names it; never a model with made-up weights."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import headway
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Linear, StackConfig
+from headway.models import count, fresh
+from headway.presets.gpt2 import gpt2
+
+TINY = gpt2(width=22, layers=2, heads=2).model_copy(update={"vocabulary": 53, "length": 19})
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    headway.save(fresh(TINY), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def rewrite(directory: Path, change) -> None:
+    """Change the tensors of a directory as somebody else would: without our hash."""
+    tensors = load_file(directory / "model.safetensors")
+    change(tensors)
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def reconfigure(directory: Path, **changes: object) -> None:
+    path = directory / "config.json"
+    config = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+
+
+def test_the_receipt_accounts_for_everything(saved: Path) -> None:
+    model, tokenizer, receipt = headway.load(saved)
+    assert tokenizer is None
+    assert (receipt.family, receipt.expected, receipt.found) == ("gpt2", 28, 28)
+    assert receipt.tied == ("lm_head.weight",)
+    assert receipt.unused == receipt.missing == ()
+    assert receipt.parameters == count(TINY) == sum(p.numel() for p in model.parameters())
+    assert "gpt2" in str(receipt) and receipt.hash[:12] in str(receipt)
+
+
+def test_what_was_saved_comes_back_bit_for_bit(saved: Path) -> None:
+    model = headway.load(saved).model
+    for name, parameter in fresh(TINY).named_parameters():
+        assert torch.equal(parameter, model.get_parameter(name))
+    assert model.config == TINY
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", torch.float16])
+def test_another_dtype_on_request(saved: Path, dtype: object) -> None:
+    model, _, receipt = headway.load(saved, dtype=dtype)  # type: ignore[arg-type]
+    wanted = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    assert {parameter.dtype for parameter in model.parameters()} == {wanted}
+    assert receipt.dtype == str(wanted).removeprefix("torch.")
+    assert receipt.hash == headway.load(saved).receipt.hash, "the hash is of what is stored"
+
+
+def test_shards_hold_the_same_weights(saved: Path, tmp_path: Path) -> None:
+    model, _, whole = headway.load(saved)
+    headway.save(model, tmp_path / "shards", shard=9_000)
+    names = sorted(path.name for path in (tmp_path / "shards").glob("*.safetensors"))
+    assert len(names) > 2
+    again, _, receipt = headway.load(tmp_path / "shards")
+    assert receipt.hash == whole.hash
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_files_of_the_bare_model_and_old_buffers_are_explained(saved: Path) -> None:
+    def strip(tensors: dict[str, torch.Tensor]) -> None:
+        for name in list(tensors):
+            tensors[name.removeprefix("transformer.")] = tensors.pop(name)
+        tensors["h.0.attn.bias"] = torch.ones(1, 1, 19, 19)
+
+    whole = headway.load(saved).receipt
+    rewrite(saved, strip)
+    receipt = headway.load(saved).receipt
+    assert receipt.unused == ("h.0.attn.bias",)
+    assert receipt.hash == whole.hash
+
+
+def test_a_model_of_our_own_layout(tmp_path: Path) -> None:
+    attention = AttentionConfig(width=21, heads=3, causal=True, mechanism=Linear(feature="relu"))
+    block = BlockConfig(attention=attention, feedforward=FeedForwardConfig(hidden=17))
+    config = LanguageConfig(vocabulary=31, length=23, stack=StackConfig(block=block, layers=2), tied=False)
+    model = fresh(config)
+    headway.save(model, tmp_path / "own")
+    again = headway.load(tmp_path / "own").model
+    tokens = torch.randint(0, 31, (2, 7))
+    assert again.config == config and torch.equal(again(tokens), model(tokens))
+
+
+def missing(tensors: dict) -> None:
+    del tensors["transformer.h.1.mlp.c_fc.weight"]
+
+
+def unexplained(tensors: dict) -> None:
+    tensors["transformer.h.0.adapter.weight"] = torch.zeros(3)
+
+
+def misshapen(tensors: dict) -> None:
+    tensors["transformer.wpe.weight"] = tensors["transformer.wpe.weight"][:5].contiguous()
+
+
+def quantised(tensors: dict) -> None:
+    name = "transformer.h.0.attn.c_attn.weight"
+    tensors[name] = (tensors[name] * 100).to(torch.int8)
+
+
+def untied(tensors: dict) -> None:
+    tensors["lm_head.weight"] = tensors["transformer.wte.weight"] + 1
+
+
+def doubled(tensors: dict) -> None:
+    tensors["wte.weight"] = tensors["transformer.wte.weight"].clone()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (missing, "lacks 'transformer.h.1.mlp.c_fc.weight'"),
+        (unexplained, "holds 'transformer.h.0.adapter.weight'"),
+        (misshapen, r"'transformer.wpe.weight' has shape \(5, 22\), and config.json makes it \(19, 22\)"),
+        (quantised, "'transformer.h.0.attn.c_attn.weight' is stored as I8"),
+        (untied, "ties 'lm_head.weight' to 'transformer.wte.weight', and the file holds two different tensors"),
+        (doubled, "two names of one tensor"),
+    ],
+)
+def test_tensors_that_are_not_right_are_refused_by_name(saved: Path, change, words: str) -> None:
+    rewrite(saved, change)
+    with pytest.raises(ValueError, match=words):
+        headway.load(saved)
+
+
+def test_weights_changed_after_saving_are_refused(saved: Path) -> None:
+    path = saved / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-7] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="their hash has changed"):
+        headway.load(saved)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -1])
+def test_a_truncated_file_is_refused(saved: Path, keep: int) -> None:
+    path = saved / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match="model.safetensors is not a whole safetensors file"):
+        headway.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "gptj"}, "knows no architecture 'gptj'"),
+        ({"model_type": "gpt-2"}, "did you mean gpt2"),
+        ({"model_type": None}, "names no model_type"),
+        ({"n_head": None}, "does not say 'n_head'"),
+        ({"n_head": 5}, "width 22 is not divisible by heads 5"),
+        ({"n_layer": 3}, "lacks 'transformer.h.2.ln_1.weight' and 11 more"),
+        ({"n_layer": 1}, "holds 'transformer.h.1."),
+        ({"activation_function": "mish"}, "no activation 'mish'"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
+        ({"add_cross_attention": True}, "add_cross_attention=True"),
+    ],
+)
+def test_configurations_that_cannot_be_honoured_are_refused(saved: Path, changes: dict, words: str) -> None:
+    reconfigure(saved, **changes)
+    with pytest.raises(ValueError, match=words):
+        headway.load(saved)
+
+
+def test_a_pickle_is_not_opened(saved: Path) -> None:
+    (saved / "model.safetensors").rename(saved / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="pytorch_model.bin may run code"):
+        headway.load(saved)
+
+
+def test_places_that_hold_no_model(tmp_path: Path, saved: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere does not exist"):
+        headway.load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="is a file"):
+        headway.load(saved / "config.json")
+    with pytest.raises(ValueError, match="has no config.json"):
+        headway.load(tmp_path)
+    with pytest.raises(ValueError, match="float64, float32, bfloat16 or float16, not int8"):
+        headway.load(saved, dtype="int8")
+    (saved / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="config.json is not valid JSON"):
+        headway.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ({"weight_map": {"a": "../../evil.safetensors"}}, "not a file of its own directory"),
+        ({"weight_map": {"a": "gone.safetensors"}}, "gone.safetensors is missing"),
+        ({"weight_map": {"a": "model.safetensors"}}, "says that model.safetensors holds 'a', and it does not"),
+        ({}, "has no weight_map"),
+    ],
+)
+def test_an_index_that_lies_is_refused(saved: Path, index: dict, words: str) -> None:
+    (saved / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=words):
+        headway.load(saved)
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(saved: Path, tmp_path: Path) -> None:
+    model = headway.load(saved).model
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(ValueError, match="is not empty"):
+        headway.save(model, saved)
+    model.config = model.config.model_copy(update={"family": "llama"})
+    with pytest.raises((ValueError, AssertionError, AttributeError)):
+        headway.save(model, tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    model.config = TINY
+    headway.save(model, saved, overwrite=True)
+    assert headway.load(saved).model.config == TINY
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="mine holds no model, and is not overwritten"):
+        headway.save(model, tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_others_may_read_the_weights_as_they_may_read_any_file(saved: Path) -> None:
+    modes = {path.stat().st_mode for path in saved.iterdir()}
+    assert len(modes) == 1
+
+
+MEASURE = """
+import sys, headway, torch
+from headway.hub.store import Store
+def anonymous():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+headway.load(sys.argv[2], dtype=torch.float32)   # everything imported, every pool warm
+peak, before = 0, anonymous()
+hub = sys.modules["headway.hub.load"]
+take = hub._take
+def watched(*given):
+    global peak
+    take(*given)
+    peak = max(peak, anonymous())
+hub._take = watched
+model, _, receipt = headway.load(sys.argv[1], dtype=getattr(torch, sys.argv[3]))
+weights = sum(p.nbytes for p in model.parameters())
+print((max(peak, anonymous()) - before) / weights)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_load_takes_no_more_memory_than_its_weights(saved: Path, tmp_path: Path, dtype: str) -> None:
+    """Anonymous memory at most 1.2 x the weights in the dtype asked; the file itself is mapped."""
+    config = gpt2(width=512, layers=8, heads=8).model_copy(update={"vocabulary": 5003})
+    headway.save(fresh(config), tmp_path / "larger")
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "larger"), str(saved), dtype]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert 0.9 < float(done.stdout) <= 1.2

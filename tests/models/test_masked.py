@@ -1,0 +1,210 @@
+"""The masked-word model: its equations, its heads, and that padding, company and packing change nothing."""
+
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.config import AttentionConfig
+from headway.config.masked import MaskedConfig
+from headway.models import fresh, on_meta
+from headway.models.masked import Masked, first_real
+from headway.ops.mask import segments
+from headway.presets.bert import bert
+
+SIZES: dict[str, Any] = dict(width=22, heads=2, layers=3, hidden=7, vocabulary=19, length=13, types=3, dropout=0.0)
+EVERY_HEAD: dict[str, Any] = dict(words=True, adjacent=True, classes=5)
+LENGTHS = (11, 5, 2)
+
+
+def random(*, std: float = 0.5, **changes: Any) -> Masked:
+    """A model in which nothing is 1 or 0."""
+    model = fresh(bert(**{**SIZES, **EVERY_HEAD, **changes}), dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * std)
+    return model
+
+
+def texts(model: Masked) -> list[tuple[Tensor, Tensor]]:
+    """Tokens and types of texts of different lengths."""
+    c = model.config
+    return [(torch.randint(1, c.vocabulary, (n,)), torch.randint(0, c.types, (n,))) for n in LENGTHS]
+
+
+def batch(rows: list[Tensor], side: str) -> tuple[Tensor, Tensor]:
+    """The rows padded with 0 on one side, and which tokens are real."""
+    total = max(map(len, rows)) + 1  # even the longest is padded
+    pads = [(total - len(row), 0) if side == "left" else (0, total - len(row)) for row in rows]
+    padded = torch.stack([F.pad(row, pad) for row, pad in zip(rows, pads, strict=True)])
+    real = torch.stack([F.pad(torch.ones_like(row), pad) for row, pad in zip(rows, pads, strict=True)])
+    return padded, real.bool()
+
+
+def test_the_embedding_and_the_heads_are_their_equations() -> None:
+    """The stack has tests of its own; here it is taken as it is."""
+    model = random()
+    tokens, types = torch.randint(0, 19, (2, 5)), torch.randint(0, 3, (2, 5))
+    seen = {}
+    model.stack.blocks[0].register_forward_hook(lambda _, given, __: seen.update(x=given[0]))
+    hidden = model.read(tokens, types=types)
+    w = dict(model.named_parameters())
+    x = w["tokens.weight"][tokens] + w["positions.weight"][:5] + w["types.weight"][types]
+    torch.testing.assert_close(seen["x"], F.layer_norm(x, (22,), w["norm.weight"], w["norm.bias"], eps=1e-12))
+    pooled = torch.tanh(hidden[:, 0] @ w["pooler.weight"].T + w["pooler.bias"])
+    torch.testing.assert_close(model.pooled(hidden), pooled)
+    torch.testing.assert_close(model.adjacent(hidden), pooled @ w["adjacent_head.weight"].T + w["adjacent_head.bias"])
+    torch.testing.assert_close(model.classify(hidden), pooled @ w["class_head.weight"].T + w["class_head.bias"])
+    y = F.gelu(hidden @ w["word_head.dense.weight"].T + w["word_head.dense.bias"])
+    y = F.layer_norm(y, (22,), w["word_head.norm.weight"], w["word_head.norm.bias"], eps=1e-12)
+    torch.testing.assert_close(model.words(hidden), y @ w["tokens.weight"].T + w["word_head.bias"])
+
+
+@pytest.mark.parametrize(
+    ("heads", "shape"),
+    [
+        (dict(), (2, 5, 22)),
+        (dict(pooler=False), (2, 5, 22)),
+        (dict(adjacent=True), (2, 2)),
+        (dict(words=True), (2, 5, 19)),
+        (dict(words=True, adjacent=True), (2, 5, 19)),
+        (dict(words=True, adjacent=True, classes=7), (2, 7)),
+    ],
+)
+def test_forward_gives_what_the_model_is_for(heads: dict[str, Any], shape: tuple[int, ...]) -> None:
+    model = fresh(bert(**SIZES, **heads))
+    assert model(torch.zeros(2, 5, dtype=torch.long)).shape == shape
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_and_company_change_nothing(side: str) -> None:
+    model = random()
+    given = texts(model)
+    (tokens, keep), (types, _) = (batch([text[part] for text in given], side) for part in (0, 1))
+    hidden = model.read(tokens, keep=keep, types=types)
+    for row, (own, own_types) in enumerate(given):
+        alone = model.read(own[None], types=own_types[None])
+        torch.testing.assert_close(hidden[row][keep[row]], alone[0], rtol=0, atol=1e-12)
+        for head in (model.pooled, model.adjacent, model.classify):
+            torch.testing.assert_close(head(hidden, keep)[row], head(alone)[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(model(tokens, keep=keep, types=types), model.classify(hidden, keep))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_nan_of_a_padding_token_reaches_neither_real_rows_nor_gradients(side: str) -> None:
+    model = random()
+    with torch.no_grad():
+        model.tokens.weight[0] = float("nan")
+    tokens, keep = batch([tokens for tokens, _ in texts(model)], side)
+    hidden = model.read(tokens, keep=keep)
+    assert hidden[keep].isfinite().all()
+    model.classify(hidden, keep).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and name != "tokens.weight":
+            assert parameter.grad.isfinite().all(), name
+
+
+def test_packed_texts_are_as_if_alone() -> None:
+    model = random()
+    given = [tokens for tokens, _ in texts(model)]
+    packed = torch.cat(given)[None]
+    numbers = torch.cat([torch.full_like(text, number) for number, text in enumerate(given)])
+    positions = torch.cat([torch.arange(len(text)) for text in given])[None]
+    hidden = model.read(packed, positions=positions, mask=segments(numbers))[0]
+    for number, text in enumerate(given):
+        torch.testing.assert_close(hidden[numbers == number], model.read(text[None])[0], rtol=0, atol=1e-12)
+
+
+def test_the_pooler_reads_the_first_real_token() -> None:
+    hidden, keep = torch.randn(2, 5, 3), torch.tensor([[False, False, True, True, False], [True] * 5])
+    assert torch.equal(first_real(hidden, keep), torch.stack([hidden[0, 2], hidden[1, 0]]))
+    with pytest.raises(ValueError, match="a row of nothing but padding has no first token"):
+        first_real(hidden, torch.tensor([[False] * 5, [True] * 5]))
+
+
+def test_types_tell_sentences_apart_and_default_to_the_first() -> None:
+    model, tokens = random(), torch.randint(0, 19, (2, 5))
+    zero, one = torch.zeros(1, 5, dtype=torch.long), torch.ones(1, 5, dtype=torch.long)
+    assert torch.equal(model.read(tokens), model.read(tokens, types=zero))
+    assert not torch.allclose(model.read(tokens), model.read(tokens, types=one))
+
+
+def test_it_looks_both_ways() -> None:
+    model, tokens = random(), torch.randint(0, 18, (1, 5))
+    changed = tokens.clone()
+    changed[0, 4] += 1
+    assert (model.read(tokens)[0, 0] - model.read(changed)[0, 0]).abs().max() > 1e-6
+
+
+def test_dropout_acts_in_training_alone() -> None:
+    model, tokens = random(dropout=0.5), torch.randint(0, 19, (2, 5))
+    assert torch.equal(model(tokens), model(tokens))
+    model.train()
+    assert not torch.equal(model(tokens), model(tokens))
+
+
+def test_it_is_built_without_memory() -> None:
+    assert all(parameter.is_meta for parameter in on_meta(bert(**SIZES, **EVERY_HEAD)).parameters())
+
+
+def test_its_configuration_survives_json() -> None:
+    config = bert(**SIZES, words=True, classes=2, labels=("no", "yes"), outcome="several")
+    assert MaskedConfig.model_validate_json(config.model_dump_json()) == config
+    assert (config.label(1), bert(**SIZES, classes=2).label(1)) == ("yes", "1")
+
+
+CAUSAL = AttentionConfig(width=22, heads=2, causal=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (dict(pooler=False, classes=2), "need pooler=True"),
+        (dict(pooler=False, adjacent=True), "need pooler=True"),
+        (dict(classes=3, labels=("no", "yes")), "3 classes have 3 labels, not 2"),
+        (dict(labels=("no", "yes")), "0 classes have 0 labels, not 2"),
+        (dict(width=23), "width 23 is not divisible by heads 2"),
+        (dict(classes=-1), "classes=-1"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_refused(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        bert(**{**SIZES, **changes})
+
+
+def test_causal_and_cross_attention_are_refused() -> None:
+    good = bert(**SIZES)
+    for block, sentence in (
+        (good.stack.block.model_copy(update=dict(attention=CAUSAL)), "needs causal=False"),
+        (good.stack.block.model_copy(update=dict(cross=good.stack.block.attention)), "reads no source"),
+    ):
+        stack = good.stack.model_copy(update=dict(block=block))
+        with pytest.raises(ValueError, match=sentence):
+            MaskedConfig(vocabulary=19, length=13, stack=stack)
+
+
+def test_what_it_cannot_read_is_refused() -> None:
+    model, tokens = fresh(bert(**SIZES, pooler=False)), torch.zeros(2, 5, dtype=torch.long)
+    for call, sentence in (
+        (lambda: model(torch.full((1, 2), 19)), "token 19 is outside of the vocabulary of 19"),
+        (lambda: model(torch.zeros(1, 14, dtype=torch.long)), "position 13 is past the table of 13"),
+        (lambda: model(tokens, types=tokens + 3), "types are numbers of sentences from 0 to 2, not 3 to 3"),
+        (lambda: model(tokens, types=tokens - 1), "from 0 to 2, not -1 to -1"),
+        (lambda: model.pooled(torch.zeros(2, 5, 22)), "no pooler: its configuration would need pooler=True"),
+        (lambda: model.words(torch.zeros(2, 5, 22)), "no masked-word head"),
+        (lambda: model.adjacent(torch.zeros(2, 5, 22)), "no next-sentence head"),
+        (lambda: model.classify(torch.zeros(2, 5, 22)), "no classifier"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            call()
+
+
+def test_types_of_another_shape_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user calls it, without the tests' checks
+    model, tokens = fresh(bert(**SIZES)), torch.zeros(2, 5, dtype=torch.long)
+    for types in (tokens[:, :3], tokens[0], tokens[:1].expand(3, -1)):
+        with pytest.raises(ValueError, match=r"types of shape .* do not fit tokens of shape \(2, 5\)"):
+            model(tokens, types=types)

@@ -1,0 +1,63 @@
+"""Maps that lie together: the same parameters, one product."""
+
+import copy
+
+import torch
+from torch import nn
+
+from headway.config import AttentionConfig
+from headway.nn.attention import Attention
+from headway.nn.together import lay_together, together
+
+
+def maps(*, bias: bool) -> list[nn.Linear]:
+    return [nn.Linear(7, rows, bias=bias) for rows in (5, 3, 2)]
+
+
+def test_values_and_names_stay_and_storage_is_one() -> None:
+    three = maps(bias=True)
+    before = [(one.weight.clone(), one.bias.clone()) for one in three]
+    assert together([one.weight for one in three]) is None
+    lay_together(three)
+    for one, (weight, bias) in zip(three, before, strict=True):
+        assert torch.equal(one.weight, weight) and torch.equal(one.bias, bias)
+    whole = together([one.weight for one in three])
+    assert whole is not None and torch.equal(whole, torch.cat([weight for weight, _ in before]))
+    bias = together([one.bias for one in three])
+    assert bias is not None and torch.equal(bias, torch.cat([bias for _, bias in before]))
+
+
+def test_a_change_of_one_is_seen_in_the_whole() -> None:
+    three = maps(bias=False)
+    lay_together(three)
+    with torch.no_grad():
+        three[1].weight[2, 4] = 17.0
+    whole = together([one.weight for one in three])
+    assert whole is not None and whole[5 + 2, 4] == 17.0
+
+
+def test_what_is_cast_or_replaced_is_told_apart() -> None:
+    three = maps(bias=False)
+    lay_together(three)
+    three[2].weight = nn.Parameter(torch.randn(2, 7))
+    assert together([one.weight for one in three]) is None
+    lay_together(three)
+    for one in three:
+        one.double()
+    assert together([one.weight for one in three]) is None
+
+
+def test_the_layer_gives_the_same_numbers() -> None:
+    layer = Attention(AttentionConfig(width=21, heads=3, kv_heads=1, bias=True, causal=True)).double()
+    x = torch.randn(2, 5, 21, dtype=torch.float64)
+    apart = layer(x)
+    layer.lay_together()
+    with torch.no_grad():
+        assert torch.allclose(layer(x), apart, atol=1e-13, rtol=0)
+    layer(x).sum().backward()
+    assert layer.key.weight.grad is not None and layer.key.weight.grad.shape == (7, 21)
+    again = copy.deepcopy(layer)
+    with torch.no_grad():
+        again.key.weight.zero_()
+        assert not torch.allclose(again(x), apart)
+        assert torch.allclose(layer(x), apart, atol=1e-13, rtol=0)

@@ -1,0 +1,43 @@
+"""Products of few rows by parts are products."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from headway.ops.linear import FEW, linear, parts
+
+
+@pytest.mark.parametrize("shape", [(1,), (5,), (FEW,), (FEW + 1,), (2, 3), (1, 1), (0,), ()])
+@pytest.mark.parametrize(("outputs", "inputs"), [(2 * 3 * 193, 7), (29 * 211, 5), (7, 11), (2 * 389, 13)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_equals_torch(shape: tuple[int, ...], outputs: int, inputs: int, biased: bool) -> None:
+    x = torch.randn(*shape, inputs, dtype=torch.float64)
+    weight, bias = torch.randn(outputs, inputs, dtype=torch.float64), torch.randn(outputs, dtype=torch.float64)
+    given = bias if biased else None
+    with torch.no_grad():
+        found = linear(x, weight, given)
+    assert found.shape == (*shape, outputs)
+    assert torch.allclose(found, F.linear(x, weight, given), atol=1e-12, rtol=0)
+
+
+def test_views_of_a_larger_tensor_are_read_where_they_stand() -> None:
+    """Strides are given by hand: an offset, or rows that do not lie side by side, must not be lost."""
+    whole = torch.randn(5, 3, 7, dtype=torch.float64)
+    weight, bias = torch.randn(9, 2 * 199, 7, dtype=torch.float64)[4], torch.randn(3, 2 * 199, dtype=torch.float64)[1]
+    with torch.no_grad():
+        for x in (whole[2], whole[:, 1], whole[3, :, :], whole.transpose(0, 1)[1:]):
+            assert torch.allclose(linear(x, weight, bias), F.linear(x, weight, bias), atol=1e-12, rtol=0)
+        turned = torch.randn(7, 2 * 199, dtype=torch.float64).t()
+        assert torch.allclose(linear(whole[0], turned, bias), F.linear(whole[0], turned, bias), atol=1e-12, rtol=0)
+
+
+def test_gradients_are_torchs() -> None:
+    x, weight = torch.randn(1, 7, requires_grad=True), torch.randn(2 * 199, 7, requires_grad=True)
+    linear(x, weight).sum().backward()
+    assert x.grad is not None and weight.grad is not None
+    assert torch.allclose(x.grad, weight.detach().sum(0, keepdim=True))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 191, 193, 384, 50257, 768, 3072, 32000, 128256])
+def test_parts_are_equal(rows: int) -> None:
+    assert rows % parts(rows) == 0
