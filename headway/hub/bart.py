@@ -92,7 +92,9 @@ def _both(names: Mapping[str, str]) -> Table:
 
 
 def _layer(stack: str, names: Mapping[str, str]) -> Table:
-    return _both({f"model.{stack}.layers.{{i}}.{theirs}": f"{stack}.blocks.{{i}}.{ours}" for theirs, ours in names.items()})
+    return _both(
+        {f"model.{stack}.layers.{{i}}.{theirs}": f"{stack}.blocks.{{i}}.{ours}" for theirs, ours in names.items()}
+    )
 
 
 def canonical(name: str) -> str:

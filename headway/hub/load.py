@@ -15,7 +15,7 @@ from headway.hub.family import Family, family_of
 from headway.hub.receipt import Hasher, Receipt
 from headway.hub.store import FLOATS, Store
 from headway.hub.table import Entry, Table, Tied
-from headway.models import on_meta, parameters, ready
+from headway.models import on_meta, parameters, with_room
 
 
 class Loaded(NamedTuple):
@@ -45,15 +45,18 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
         names = _canonical_names(family, store)
         ours = _understood(family, config, names, directory)
         model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, store))
-    return Loaded(ready(model), Tokenizer.read(directory), receipt)
+    return Loaded(model.eval(), Tokenizer.read(directory), receipt)
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """config.json, with the end tokens that generation_config.json adds."""
+    """config.json, with the end tokens of generation_config.json and what preprocessor_config.json says of pictures."""
     config = read_json(directory / "config.json")
     extra = directory / "generation_config.json"
     if extra.exists() and (ends := read_json(extra).get("eos_token_id")) is not None:
         config["eos_token_id"] = ends
+    pictures = directory / "preprocessor_config.json"
+    if pictures.exists():
+        config["preprocessor"] = read_json(pictures)
     return config
 
 
@@ -107,17 +110,23 @@ def fill(
     _check_cover(entries, shapes)
     for entry in entries:
         _check_header(entry, store, names, shapes)
+    model = with_room(model, dtype)
     for entry in entries:
-        _take(model, entry, store.tensor(names[entry.theirs]), shapes, dtype, hasher)
+        _take(model, entry, store.tensor(names[entry.theirs]), shapes, hasher)
     tied = _check_tied(table, store, names)
     digest = hasher.hexdigest()
     if store.said is not None and store.said != digest:
         raise ValueError(f"the weights in {store.directory} are not those that were saved: their hash has changed")
     stands = str(dtype).removeprefix("torch.")
     receipt = Receipt(
-        str(store.directory), family.name, len(entries), len(entries), tied, unused, (), parameters(model), stands, digest
+        str(store.directory), _name_of(family, config), len(entries), len(entries), tied, unused, (), parameters(model), stands, digest
     )  # fmt: skip
     return model, receipt
+
+
+def _name_of(family: Family, config: Any) -> str:
+    """Several relatives share one file of this package, and are still called by their own names."""
+    return family.name if config is None else config.family
 
 
 def _account(family: Family, table: Table, store: Store, names: dict[str, str]) -> tuple[str, ...]:
@@ -156,14 +165,13 @@ def _check_header(entry: Entry, store: Store, names: dict[str, str], shapes: Map
         )
 
 
-def _take(model: nn.Module, entry: Entry, theirs: Tensor, shapes, dtype: torch.dtype, hasher: Hasher) -> None:
+@torch.no_grad()
+def _take(model: nn.Module, entry: Entry, theirs: Tensor, shapes: Mapping[str, torch.Size], hasher: Hasher) -> None:
     """One tensor of theirs into our model: the only copy that is made."""
     rows = [shapes[name][0] for name in entry.names]
     for name, part in zip(entry.names, entry.forwards(theirs, rows), strict=True):
         hasher.add(name, part)
-        own = torch.empty(part.shape, dtype=dtype).copy_(part)
-        holder, _, last = name.rpartition(".")
-        setattr(model.get_submodule(holder), last, nn.Parameter(own))
+        model.get_parameter(name).copy_(part)
 
 
 def _check_tied(table: Table, store: Store, names: dict[str, str]) -> tuple[str, ...]:

@@ -82,6 +82,8 @@ def write_model(family: Family, model: nn.Module, directory: Path, shard: int) -
     tensors, digest = _exported(family, model)
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     config = {**family.write(model.config), "dtype": dtype}
+    if pictures := config.pop("preprocessor", None):
+        write_json(directory / "preprocessor_config.json", pictures)
     write_json(directory / "config.json", config)
     if "eos_token_id" in config:
         keys = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")

@@ -75,18 +75,19 @@ def parameters(model: nn.Module) -> int:
 
 def fresh(config: Frozen, *, seed: int = 0, dtype: torch.dtype = torch.float32, std: float = 0.02) -> Any:
     """The model with random weights, the same for the same seed; ready for use, not trained."""
-    model = on_meta(config).to(dtype).to_empty(device="cpu")
+    model = with_room(on_meta(config), dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0.0, std, generator=generator)
     initialise(model, std=std, generator=generator)
-    return ready(model)
+    return model.eval()
 
 
-def ready(model: nn.Module) -> Any:
-    """The model as it is used: in eval mode, and laid out for speed."""
+def with_room(model: nn.Module, dtype: torch.dtype) -> Any:
+    """A model of the meta device, with memory to write its weights into, laid out for speed."""
+    model = model.to(dtype).to_empty(device="cpu")
     for part in model.modules():
         if isinstance(part, Attention):
             part.lay_together()
-    return model.eval()
+    return model

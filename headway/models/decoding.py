@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headway.models.seq2seq import Seq2Seq
 from headway.models.session import Reread, join_states, last_real, select_states
+from headway.nn.block import Block
 from headway.nn.state import Cross
 from headway.ops.mask import padding
 
@@ -21,10 +22,15 @@ class Decoding:
     ) -> None:
         self._model = model
         self._states = model.decoder.new_states(capacity=capacity)
-        memory = model.encode(source, keep=keep)
+        if len(source):
+            self._take_in(source, keep)
+
+    def _take_in(self, source: Int[Tensor, "B M"], keep: Bool[Tensor, "B M"] | None) -> None:
+        memory = self._model.encode(source, keep=keep)
         mask = None if keep is None else padding(keep=keep)
-        nothing = memory.new_zeros(len(source), 1, model.config.decoder.block.width)
-        for block, state in zip(model.decoder.blocks, self._states, strict=True):
+        nothing = memory.new_zeros(len(source), 1, self._model.config.decoder.block.width)
+        for block, state in zip(self._model.decoder.blocks, self._states, strict=True):
+            assert isinstance(block, Block)
             block.cross(nothing, memory, mask=mask, state=state.cross)  # what it finds is not asked for
 
     @property

@@ -8,6 +8,7 @@ from headway.config import BlockConfig
 from headway.config.seq2seq import Seq2SeqConfig
 from headway.nn.embedding import LearnedPositions, SinusoidalPositions
 from headway.nn.norm import make_norm
+from headway.nn.quarantine import zero_padding
 from headway.ops.position import sinusoidal
 
 
@@ -45,6 +46,7 @@ class Entrance(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L D"], positions: Int[Tensor, "b L"], keep: Bool[Tensor, "B L"] | None
     ) -> Float[Tensor, "B L D"]:
+        x = zero_padding(x, keep)
         x = x if self.scale == 1.0 else x * self.scale
         if self.positions is not None:
             # Padding before the first token has positions below 0, and its vector is never looked at.

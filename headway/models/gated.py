@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from headway.config import Additive
 from headway.config.recurrent import RecurrentConfig
 from headway.nn.attention import Core
+from headway.nn.embedding import embedding
 from headway.nn.quarantine import Projection, zero_padding
 from headway.ops.attention import build
 from headway.ops.mask import allowed
@@ -80,7 +81,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(config.source_vocabulary, config.width)
+        self.tokens = embedding(config.source_vocabulary, config.width)
         self.ahead = Cell(config.width, config.hidden)
         self.back = Cell(config.width, config.hidden) if config.bidirectional else None
 

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from headway.config import LanguageConfig
 from headway.models.session import Reread, Session, join_states, last_real, select_states, slides
 from headway.nn.block import BlockState, Context
-from headway.nn.embedding import LearnedPositions, SinusoidalPositions
+from headway.nn.embedding import LearnedPositions, SinusoidalPositions, embedding
 from headway.nn.places import places
 from headway.nn.stack import Stack
+from headway.nn.state import State
 from headway.ops.linear import linear
 from headway.ops.mask import Mask, padding
 
@@ -24,7 +25,7 @@ class Language(nn.Module):
         super().__init__()
         c = self.config = config
         width = c.stack.block.width
-        self.tokens = nn.Embedding(c.vocabulary, width)
+        self.tokens = embedding(c.vocabulary, width)
         self.positions = make_positions(c.positions, c.length, width)
         self.dropout = nn.Dropout(c.stack.block.dropout)
         self.stack = Stack(c.stack)
@@ -85,17 +86,21 @@ class Reading:
 
     @property
     def lengths(self) -> Int[Tensor, " B"]:
+        following = self._own.following(1)
+        assert following is not None
+        return following[:, 0] if self._own.longest else following[:0, 0]
+
+    @property
+    def _own(self) -> State:
         state = self._states[0].own
         assert state is not None
-        return state.lengths
+        return state
 
     @property
     def room(self) -> int | None:
         if self._model.positions is None and slides(self._states):
             return None
-        state = self._states[0].own
-        assert state is not None
-        return self._model.config.length - state.longest
+        return self._model.config.length - self._own.longest
 
     @torch.inference_mode()
     def read(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B V"]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headway.config.masked import MaskedConfig
 from headway.models.language import check_tokens, with_padding
 from headway.nn.block import Context
-from headway.nn.embedding import LearnedPositions
+from headway.nn.embedding import LearnedPositions, embedding
 from headway.nn.norm import make_norm
 from headway.nn.places import places
 from headway.nn.quarantine import zero_padding
@@ -33,9 +33,9 @@ class Masked(nn.Module):
         super().__init__()
         c = self.config = config
         block = c.stack.block
-        self.tokens = nn.Embedding(c.vocabulary, block.width)
+        self.tokens = embedding(c.vocabulary, block.width)
         self.positions = LearnedPositions(c.length, block.width)
-        self.types = nn.Embedding(c.types, block.width)
+        self.types = embedding(c.types, block.width)
         self.norm = make_norm(block.norm, block.width, eps=c.eps)
         self.dropout = nn.Dropout(block.dropout)
         self.stack = Stack(c.stack)

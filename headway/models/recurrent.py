@@ -25,6 +25,7 @@ from headway.config.recurrent import RecurrentConfig
 from headway.models.gated import Alignment, Cell, DeepOutput, Encoder, Memory, linear
 from headway.models.language import check_tokens
 from headway.models.session import last_real
+from headway.nn.embedding import embedding
 from headway.nn.held import check_rows
 from headway.nn.quarantine import zero_padding
 
@@ -42,7 +43,7 @@ class Recurrent(nn.Module):
         c = self.config = config
         self.encoder = Encoder(c)
         self.start = linear(c.hidden, c.hidden)  # W_s
-        self.tokens = nn.Embedding(c.vocabulary, c.width)
+        self.tokens = embedding(c.vocabulary, c.width)
         self.alignment = Alignment(c)
         self.cell = Cell(c.width, c.hidden, context=c.annotation_width)
         self.deep = DeepOutput(c)

@@ -19,7 +19,7 @@ from headway.ops.activation import find_activation
 from headway.ops.mask import packed
 
 # Tokens packed into one row: enough to fill the matrix units, few enough that a layer's rows stay near the processor.
-TOKENS = 4096
+TOKENS = 2048
 
 
 class SentenceEncoder(nn.Module):

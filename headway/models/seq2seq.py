@@ -16,7 +16,7 @@ from headway.models.language import check_tokens, with_padding
 from headway.models.session import Session
 from headway.models.shared import Shared
 from headway.nn.block import BlockState, Context
-from headway.nn.embedding import RelativeBias
+from headway.nn.embedding import RelativeBias, embedding
 from headway.nn.places import places
 from headway.nn.stack import Stack
 from headway.ops.linear import linear
@@ -29,8 +29,8 @@ class Seq2Seq(nn.Module):
         super().__init__()
         c = self.config = config
         width = c.decoder.block.width
-        self.tokens = nn.Embedding(c.vocabulary, c.encoder.block.width)
-        self.target_tokens = None if c.target_vocabulary is None else nn.Embedding(c.target_vocabulary, width)
+        self.tokens = embedding(c.vocabulary, c.encoder.block.width)
+        self.target_tokens = None if c.target_vocabulary is None else embedding(c.target_vocabulary, width)
         self.source_entrance, self.target_entrance = Entrance(c, c.encoder.block), Entrance(c, c.decoder.block)
         self.source_bias = _bias(c, c.encoder, bidirectional=True)
         self.target_bias = _bias(c, c.decoder, bidirectional=False)

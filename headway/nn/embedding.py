@@ -13,6 +13,13 @@ from headway.nn.init import normal
 from headway.ops.position import Alibi, Clipped, Relative, alibi_slopes, sinusoidal, sinusoidal_cells
 
 
+def embedding(count: int, width: int) -> nn.Embedding:
+    """A table of vectors, drawn from N(0, 1) as torch draws it, or without memory on meta."""
+    weight = torch.empty(count, width)
+    normal(weight, std=1.0)
+    return nn.Embedding(count, width, _weight=weight)
+
+
 class SinusoidalPositions(nn.Module):
     """x + sinusoidal(positions): nothing to learn, any position, any width (arXiv:1706.03762)."""
 

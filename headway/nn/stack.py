@@ -34,12 +34,17 @@ class Stack(nn.Module):
         states = [BlockState()] * len(self.blocks) if states is None else states
         if len(states) != len(self.blocks):
             raise ValueError(f"{len(self.blocks)} blocks have {len(self.blocks)} states, not {len(states)}")
-        turn = self.blocks[0].attention.turn(context.positions, x)
-        # Without positions each layer counts for itself, after what its own state holds.
-        context = context if turn is None or context.positions is None else replace(context, turn=turn)
+        context = self._with_turn(context, x)
         for block, state in zip(self.blocks, states, strict=True):
             x = block(x, context, state)
         return self.norm(x)
+
+    def _with_turn(self, context: Context, x: Tensor) -> Context:
+        """The rotation of the positions, made once; without positions each layer counts after what its state holds."""
+        first = self.blocks[0]
+        assert isinstance(first, Block)
+        turn = None if context.positions is None else first.attention.turn(context.positions, x)
+        return context if turn is None else replace(context, turn=turn)
 
     def new_states(self, *, capacity: int | None = None) -> list[BlockState]:
         """An empty cache for every block, of the smallest kind that serves its attention.
