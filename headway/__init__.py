@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         causal,
         dilated,
         global_tokens,
+        packed,
         padding,
         segments,
         selected,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         window,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public name -> its module. A new name stands here, in the imports above and in __all__; a test compares the three.
 PUBLIC = {
@@ -41,6 +42,7 @@ PUBLIC = {
     "selected": "headway.ops.mask",
     "global_tokens": "headway.ops.mask",
     "segments": "headway.ops.mask",
+    "packed": "headway.ops.mask",
     "tiles": "headway.ops.mask",
     "allowed": "headway.ops.mask",
     "blocked": "headway.ops.mask",
@@ -60,6 +62,7 @@ __all__ = [
     "selected",
     "global_tokens",
     "segments",
+    "packed",
     "tiles",
     "allowed",
     "blocked",

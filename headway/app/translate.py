@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ class Translator:
         """Every line with its translation, in the order given; `progress` hears how many are done."""
         done = 0
         while window := list(islice(lines, WINDOW)):
-            yield from zip(window, self(window, batch=batch, progress=lambda count: progress(done + count)), strict=True)
+            found = self(window, batch=batch, progress=partial(_further, progress, done))
+            yield from zip(window, found, strict=True)
             done += len(window)
 
     def __call__(
@@ -83,7 +85,9 @@ class Translator:
     def _encoded(self, lines: Sequence[Line]) -> list[tuple[int, ...]]:
         """The tokens of each line; none where it has no words."""
         found = self.tokenizer.encode_all([self.prefix + line.text for line in lines])
-        return [self._fitting(line, tokens) if line.text.strip() else () for line, tokens in zip(lines, found, strict=True)]
+        return [
+            self._fitting(line, tokens) if line.text.strip() else () for line, tokens in zip(lines, found, strict=True)
+        ]
 
     def _fitting(self, line: Line, tokens: list[int]) -> tuple[int, ...]:
         most = self.model.config.length if self.model.config.kind == "seq2seq" else None
@@ -97,6 +101,10 @@ class Translator:
                 "its beginning"
             )
         return (*tokens[: most - 1], tokens[-1])  # the last one tells the model that the source has ended
+
+
+def _further(progress: Callable[[int], None], before: int, count: int) -> None:
+    progress(before + count)
 
 
 def lines_of(file: Path) -> Iterator[Line]:

@@ -87,7 +87,9 @@ def translate(
 
 def _row(source: str, result: Any) -> dict[str, Any]:
     row = {"source": source, "text": result.text, "tokens": list(result.tokens), "finish": result.finish}
-    return row | ({} if result.score is None else {"score": result.score}) | ({"ties": result.ties} if result.ties else {})
+    return (
+        row | ({} if result.score is None else {"score": result.score}) | ({"ties": result.ties} if result.ties else {})
+    )
 
 
 def _summary(line: int, short: int, tie: int, *, limit: int) -> str:
@@ -112,7 +114,9 @@ class Clock:
         if now - self.last >= (1 if terminal else 10):
             self.last = now
             rate = done / (now - self.start)
-            print(f"{done:,} lines, {rate:,.1f} a second", file=sys.stderr, end="   \r" if terminal else "\n", flush=True)
+            print(
+                f"{done:,} lines, {rate:,.1f} a second", file=sys.stderr, end="   \r" if terminal else "\n", flush=True
+            )
 
 
 def _say(line: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from headway.data import marian
 from headway.data.files import read_optional
 
 FILE, SETTINGS, NAMES = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
@@ -89,6 +90,8 @@ def _engine(place: Path) -> Engine | None:
             return Engine.from_file(str(place / FILE))
         except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"{place / FILE} is no tokenizer that can be read: {error}") from None
+    if (place / "source.spm").exists():
+        return marian.engine(place)
     if (place / "vocab.json").exists() and (place / "merges.txt").exists():
         return _byte_pairs(place)
     return _word_pieces(place) if (place / "vocab.txt").exists() else None

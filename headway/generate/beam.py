@@ -20,7 +20,7 @@ from headway.generate.reader import Pad, PastLength, Reader
 from headway.generate.request import Finish, Request, Result
 from headway.generate.row import forced, pieces_of
 from headway.generate.text import byte_tokens
-from headway.ops.sample import log_total, steer
+from headway.ops.logits import log_total, steer
 
 Until = Literal["full", "likely", "certain"]
 PLAIN = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop", "logprobs")

@@ -17,6 +17,7 @@ from headway.models.session import Session
 Pad = Literal["left", "right", "none"]
 PastLength = Literal["refuse", "stop", "slide"]
 KINDS = ("language", "seq2seq", "recurrent")
+FREE = Forced()
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Reader:
 
     @property
     def forced(self) -> Forced:
-        return self.model.config.forced if self.kind == "seq2seq" else Forced()
+        return self.model.config.forced if self.kind == "seq2seq" else FREE
 
     @property
     def reads_source(self) -> bool:

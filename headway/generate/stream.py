@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.data.tokenizer import Tokenizer
@@ -18,7 +18,8 @@ from headway.generate.row import Row
 from headway.generate.text import byte_tokens
 from headway.models.session import Session
 from headway.ops.cut import Rules
-from headway.ops.sample import choose, log_total, penalise, steer
+from headway.ops.logits import log_total, penalise, steer
+from headway.ops.sample import choose
 from headway.ops.uniform import uniform
 
 
@@ -50,7 +51,7 @@ class Batch:
         self._session: Session | None = None
         self._device: torch.device | None = None
         self._rules = Rules([], [], [], [])
-        self._seen: Bool[Tensor, "B V"] | None = None
+        self._seen: Int[Tensor, "B T"] | None = None  # tokens read and produced, where a request penalises them
 
     @property
     def running(self) -> int:
@@ -80,7 +81,7 @@ class Batch:
         uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in self._rows]
         choice = choose(self._steered(logits), self._rules, uniforms)
         if self._seen is not None:
-            self._seen.scatter_(1, choice.tokens[:, None], True)
+            self._seen = torch.cat([self._seen, choice.tokens[:, None]], dim=1)
         found = zip(self._rows, choice.tokens.tolist(), choice.margins.tolist(), extras(choice.tokens), strict=True)
         events = [row.take(token, margin, *extra) for row, token, margin, extra in found]
         self._drop()
@@ -101,7 +102,7 @@ class Batch:
                 self._session.join(session)
             found.append(logits)
             self._rows += new
-            self._gather(logits.shape[1])
+            self._gather()
         return torch.cat(found) if len(found) > 1 else found[0] if found else None
 
     def _drop(self) -> None:
@@ -125,16 +126,17 @@ class Batch:
         self._waiting = waiting[room:]
         return waiting[:room]
 
-    def _gather(self, vocabulary: int) -> None:
+    def _gather(self) -> None:
         """What the rows ask for, as columns; once for every row that joins, not for every token."""
         asked = [row.request for row in self._rows]
         names = ("temperature", "top_k", "top_p", "min_p")
         self._rules = Rules(*([getattr(request, name) for request in asked] for name in names))
         self._seen = None
         if any(request.repetition_penalty != 1 for request in asked):
-            self._seen = torch.zeros(len(asked), vocabulary, dtype=torch.bool, device=self._device)
-            for seen, row in zip(self._seen, self._rows, strict=True):
-                seen[torch.tensor((*row.read, *row.tokens), device=self._device)] = True
+            texts = [(*row.read, *row.tokens) for row in self._rows]
+            longest = max(map(len, texts))
+            full = [text + text[:1] * (longest - len(text)) for text in texts]  # to see a token twice changes nothing
+            self._seen = torch.tensor(full, device=self._device)
 
     def _steered(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         """Logits after what the request and the model's configuration forbid or force."""
@@ -148,12 +150,12 @@ class Batch:
         counts = [row.request.logprobs for row in self._rows]
         if all(count is None for count in counts):
             return lambda tokens: [()] * len(tokens)
-        total = log_total(logits)[:, None]
-        top = logits.topk(max(count or 0 for count in counts))
-        likeliest = [
-            list(zip(tokens, values, strict=True))
-            for tokens, values in zip(top.indices.tolist(), (top.values - total).tolist(), strict=True)
-        ]
+        total, most = log_total(logits)[:, None], max(count or 0 for count in counts)
+        likeliest: list[list[tuple[int, float]]] = [[] for _ in counts]
+        if most:
+            top = logits.topk(min(most, logits.shape[1]))
+            pairs = zip(top.indices.tolist(), (top.values - total).tolist(), strict=True)
+            likeliest = [list(zip(*pair, strict=True)) for pair in pairs]
 
         def found(tokens: Tensor) -> list[tuple]:
             own = (logits.gather(1, tokens[:, None]) - total)[:, 0].tolist()

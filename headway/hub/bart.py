@@ -60,7 +60,9 @@ DEFAULTS = {
     "tie_word_embeddings": True,
 }  # fmt: skip
 TOKENS = {
-    "bart": {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2},
+    "bart": {
+        "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2,
+    },
     "marian": {"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100, "forced_eos_token_id": 0},
 }  # fmt: skip
 # Switches of older files, at the only settings that these models are computed with.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
-from headway.data.files import read_json
+from headway.data.files import read_json, read_optional
 from headway.data.tokenizer import Tokenizer
 from headway.hub.family import Family, family_of
 from headway.hub.receipt import Hasher, Receipt
@@ -48,15 +48,17 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
     return Loaded(model.eval(), Tokenizer.read(directory), receipt)
 
 
+# What decoding depends on stands in generation_config.json, in newer directories there alone.
+DECODING = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+
+
 def read_config(directory: Path) -> dict[str, Any]:
-    """config.json, with the end tokens of generation_config.json and what preprocessor_config.json says of pictures."""
+    """config.json, with what generation_config.json says of decoding and preprocessor_config.json of pictures."""
     config = read_json(directory / "config.json")
-    extra = directory / "generation_config.json"
-    if extra.exists() and (ends := read_json(extra).get("eos_token_id")) is not None:
-        config["eos_token_id"] = ends
-    pictures = directory / "preprocessor_config.json"
-    if pictures.exists():
-        config["preprocessor"] = read_json(pictures)
+    said = read_optional(directory / "generation_config.json")
+    config |= {key: said[key] for key in DECODING if said.get(key) is not None}
+    if pictures := read_optional(directory / "preprocessor_config.json"):
+        config["preprocessor"] = pictures
     return config
 
 
@@ -131,6 +133,7 @@ def _name_of(family: Family, config: Any) -> str:
 
 def _account(family: Family, table: Table, store: Store, names: dict[str, str]) -> tuple[str, ...]:
     """Every tensor of the table must be there, and every tensor that is there must be explained."""
+    _use_other_names(table, names)
     missing = [row.theirs for row in table if isinstance(row, Entry) and row.theirs not in names]
     if missing:
         raise ValueError(f"{store.directory} lacks {_some(missing)}; no weight is made up for it")
@@ -143,6 +146,13 @@ def _account(family: Family, table: Table, store: Store, names: dict[str, str]) 
             f"{store.directory} holds {_some(unexplained)}, which a {family.name} of this config.json does not have"
         )
     return tuple(ignored)
+
+
+def _use_other_names(table: Table, names: dict[str, str]) -> None:
+    """Where a file holds a tied tensor under its second name alone, that name serves."""
+    for row in table:
+        if isinstance(row, Tied) and row.same_as not in names and row.theirs in names:
+            names[row.same_as] = names.pop(row.theirs)
 
 
 def _some(names: list[str]) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
 from headway.hub.family import Family, family_named
+from headway.hub.load import DECODING
 from headway.hub.receipt import Hasher
 from headway.hub.store import HASH, INDEX, WEIGHTS
 from headway.hub.table import Entry
@@ -86,7 +87,7 @@ def write_model(family: Family, model: nn.Module, directory: Path, shard: int) -
         write_json(directory / "preprocessor_config.json", pictures)
     write_json(directory / "config.json", config)
     if "eos_token_id" in config:
-        keys = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+        keys = ("bos_token_id", "pad_token_id", *DECODING)
         write_json(directory / "generation_config.json", {key: config[key] for key in keys if key in config})
     write_tensors(tensors, directory, digest, shard)
 

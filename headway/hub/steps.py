@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.config.masked import MaskedConfig
-from headway.config.sentence import DenseConfig, SentenceConfig
+from headway.config.sentence import DenseConfig, Pooling, SentenceConfig
 from headway.data.files import read_json, read_optional
 from headway.data.tokenizer import SETTINGS
 from headway.hub.reading import refuse
@@ -22,7 +22,7 @@ from headway.hub.save import write_json
 MODULES, LIMIT, EXTRAS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
 # Their name of a pooling -> ours. Older files, which every release reads, have a switch for each.
-POOLINGS = {"cls": "cls", "max": "max", "mean": "mean", "mean_sqrt_len_tokens": "mean_sqrt_len"}
+POOLINGS: dict[str, Pooling] = {"cls": "cls", "max": "max", "mean": "mean", "mean_sqrt_len_tokens": "mean_sqrt_len"}
 SWITCHES = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
@@ -61,7 +61,7 @@ def read_steps(directory: Path) -> dict[str, Path]:
     return {name: directory / path for name, path in rows}
 
 
-def read_pooling(folder: Path, width: int) -> str:
+def read_pooling(folder: Path, width: int) -> Pooling:
     """Our name of the pooling."""
     config = read_json(folder / "config.json")
     chosen = config.get("pooling_mode") or [mode for key, mode in SWITCHES.items() if config.get(key)] or "mean"

@@ -1,6 +1,6 @@
 """T5's layout: one embedding, a relative bias that the first layer of each stack holds, no biases anywhere else.
 
-Version 1.0 has a plain feed-forward, and its tied head takes h / √width; 1.1 (and Flan) a gated one and a head of its own.
+Version 1.0 has a plain feed-forward, and its tied head takes h / √width; 1.1 (and Flan) a gated one and its own head.
 """
 
 from collections.abc import Mapping

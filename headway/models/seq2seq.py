@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headway.config import StackConfig
+from headway.config import Softmax, StackConfig
 from headway.config.seq2seq import Seq2SeqConfig
 from headway.models.entrance import Entrance
 from headway.models.language import check_tokens, with_padding
@@ -56,8 +56,9 @@ class Seq2Seq(nn.Module):
         positions = places(source, keep)
         x = self.source_entrance(self.tokens(source), positions, keep)
         bias = None if self.source_bias is None else Shared(self.source_bias())
-        # A bias knows differences only, and one row of positions for all rows costs the least.
-        positions = places(source) if self.config.positions == "none" else positions
+        # A bias knows differences only, and the same positions for all rows cost the least.
+        alone = bias is not None and isinstance(self.config.encoder.block.attention.mechanism, Softmax)
+        positions = places(source) if alone else positions
         return self.encoder(x, Context(with_padding(None, keep), positions, bias))
 
     def read(

@@ -15,7 +15,7 @@ from headway.config import Additive, AttentionConfig, Softmax
 from headway.nn.places import shifted
 from headway.nn.quarantine import Projection, zero_padding
 from headway.nn.state import Cross, Growing, Rolling, State, reach_of
-from headway.nn.together import lay_together, together
+from headway.nn.together import Whole, lay_together, places_of, whole_of
 from headway.ops.attention import Call, attend_call, build
 from headway.ops.linear import linear
 from headway.ops.mask import Mask, allowed, causal
@@ -49,6 +49,7 @@ class Attention(nn.Module):
         additive = isinstance(c.mechanism, Additive)
         self.vector = nn.Parameter(torch.randn(c.heads, c.head_width) * c.head_width**-0.5) if additive else None
         self.core = Core()
+        self._whole: Whole | None = None
 
     def forward(
         self,
@@ -153,16 +154,19 @@ class Attention(nn.Module):
         """q of x; k and v of the source, or as a state holds them."""
         if held is not None:
             return self.query(x), *held
-        maps = (self.query, self.key, self.value)
         # With gradients the maps stay apart: each weight has to hear of its own.
-        whole = None if source is not x or torch.is_grad_enabled() else together([one.weight for one in maps])
+        whole = None if source is not x or torch.is_grad_enabled() else self._laid()
         if whole is None:
             return self.query(x), self.key(source), self.value(source)
-        bias = together([one.bias for one in maps])
-        if bias is None and self.config.bias:
-            return self.query(x), self.key(source), self.value(source)
-        q, k, v = linear(x, whole, bias).split([len(one.weight) for one in maps], dim=-1)
+        q, k, v = linear(x, whole.weight, whole.bias).split(whole.rows, dim=-1)
         return q, k, v
+
+    def _laid(self) -> Whole | None:
+        """The three maps as one, looked for again only when one of them has moved."""
+        maps = (self.query, self.key, self.value)
+        if self._whole is None or self._whole.places != places_of(maps):
+            self._whole = whole_of(maps)
+        return self._whole
 
     def turn(self, positions: Tensor | None, x: Tensor | None) -> RotaryTable | None:
         """The rotation of these positions (None: 0, 1, 2 …); None where the layer has no rotary positions."""

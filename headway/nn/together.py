@@ -5,6 +5,7 @@ storage, is told apart by its addresses, and uses three products until it is lai
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,30 @@ def lay_together(maps: Sequence[nn.Linear]) -> None:
         whole = torch.cat([part.detach() for part in parts])
         for part, place in zip(parts, whole.split([len(part) for part in parts]), strict=True):
             part.data = place
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Several maps as one; it keeps their memory, so that an address it knows is never somebody else's."""
+
+    weight: Tensor
+    bias: Tensor | None
+    rows: list[int]
+    places: list[int]
+
+
+def whole_of(maps: Sequence[nn.Linear]) -> Whole | None:
+    """The maps as one, without copying; None where they do not lie one behind the other."""
+    weights, biases = [one.weight for one in maps], [one.bias for one in maps]
+    weight, bias = together(weights), together(biases)
+    if weight is None or (bias is None and any(one is not None for one in biases)):
+        return None
+    return Whole(weight, bias, [one.shape[0] for one in weights], places_of(maps))
+
+
+def places_of(maps: Sequence[nn.Linear]) -> list[int]:
+    """The addresses of their parameters: what tells that one was replaced."""
+    return [part.data_ptr() for one in maps for part in one._parameters.values() if part is not None]
 
 
 def together(parts: Sequence[Tensor | None]) -> Tensor | None:

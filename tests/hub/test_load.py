@@ -86,6 +86,15 @@ def test_files_of_the_bare_model_and_old_buffers_are_explained(saved: Path) -> N
     assert receipt.hash == whole.hash
 
 
+def test_a_tied_tensor_under_its_second_name_alone_is_found(saved: Path) -> None:
+    def rename(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
+
+    whole = headway.load(saved).receipt
+    rewrite(saved, rename)
+    assert headway.load(saved).receipt.hash == whole.hash
+
+
 def test_a_model_of_our_own_layout(tmp_path: Path) -> None:
     attention = AttentionConfig(width=21, heads=3, causal=True, mechanism=Linear(feature="relu"))
     block = BlockConfig(attention=attention, feedforward=FeedForwardConfig(hidden=17))

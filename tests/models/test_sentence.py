@@ -1,5 +1,6 @@
 """The sentence encoder: what it pools, and that company, order, padding and packing change nothing."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -177,5 +178,5 @@ def test_batches_hold_every_text_once(lengths: list[int], tokens: int) -> None:
     assert all(len(rows) == 1 or sum(lengths[row] for row in rows) <= tokens for rows in found)
     order = [lengths[row] for rows in found for row in rows]
     assert order == sorted(lengths, reverse=True)
-    for rows, following in zip(found, found[1:], strict=False):
+    for rows, following in pairwise(found):
         assert sum(lengths[row] for row in rows) + lengths[following[0]] > tokens

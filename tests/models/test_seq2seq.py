@@ -1,4 +1,4 @@
-"""Encoder-decoders by themselves: padding, sessions, gradients, in float64; other libraries are asked in tests/parity."""
+"""Encoder-decoders by themselves: padding, sessions, gradients, in float64; tests/parity asks other libraries."""
 
 from pathlib import Path
 from typing import Any

@@ -56,6 +56,14 @@ def test_the_layer_gives_the_same_numbers() -> None:
         assert torch.allclose(layer(x), apart, atol=1e-13, rtol=0)
     layer(x).sum().backward()
     assert layer.key.weight.grad is not None and layer.key.weight.grad.shape == (7, 21)
+    with torch.no_grad():
+        layer.value = nn.Linear(21, 7).double()  # a map of its own again: the three products must serve
+        assert not torch.allclose(layer(x), apart)
+        layer.lay_together()
+        kept = layer(x)
+        layer.query.bias = nn.Parameter(torch.zeros(21, dtype=torch.float64))
+        assert not torch.allclose(layer(x), kept)
+    apart = layer(x).detach()
     again = copy.deepcopy(layer)
     with torch.no_grad():
         again.key.weight.zero_()

@@ -1,9 +1,12 @@
 """Comparisons that every family of encoder-decoders has to pass: the same source and target in both libraries."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+import jaxtyping
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -16,6 +19,14 @@ from tests.parity.compare import close, outputs_of, ragged
 SOURCES, TARGETS = [7, 13, 2], [5, 3, 11]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def unchecked() -> Iterator[None]:
+    """Without checking annotations, which tests/models does, these comparisons take a third of the time."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 def logits(other: PreTrainedModel, source: Tensor, target: Tensor) -> Tensor:
     """Theirs, of one text without padding."""
     return other(input_ids=source[None], decoder_input_ids=target[None]).logits[0]
@@ -26,10 +37,11 @@ def same_states(other: PreTrainedModel, model: Seq2Seq, encoder: Sequence[nn.Mod
     """Logits and what every layer of both stacks gives; `encoder` and `decoder` are their layers."""
     draws = zip(_texts(model, SOURCES, 0), _texts(model, TARGETS, 1, target=True), strict=True)
     for source, target in draws:
-        found = outputs_of([*model.encoder.blocks, *model.decoder.blocks], lambda: model(source[None], target[None]))
-        expected = outputs_of([*encoder, *decoder], lambda: logits(other, source, target))
+        ours = [*model.encoder.blocks, *model.decoder.blocks]
+        found = outputs_of(ours, partial(model, source[None], target[None]))
+        expected = outputs_of([*encoder, *decoder], partial(logits, other, source, target))
         assert len(found) == model.config.encoder.layers + model.config.decoder.layers
-        assert all(close(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+        assert all(close(one, theirs) for one, theirs in zip(found, expected, strict=True))
         whole = other(input_ids=source[None], decoder_input_ids=target[None], output_hidden_states=True)
         memory = model.encode(source[None])
         assert close(memory, whole.encoder_last_hidden_state)

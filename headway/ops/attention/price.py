@@ -1,9 +1,12 @@
 """What attention costs in multiply-adds: dense, useful and executed, from sizes alone."""
 
+from dataclasses import replace
+
+from headway.ops.attention.packed import Run, conditions, runs
 from headway.ops.attention.tiles import SMALL, Tile, plan
 from headway.ops.mask import Mask
 from headway.ops.mask.count import count_pairs, formula
-from headway.ops.mask.kernel import choose
+from headway.ops.mask.kernel import choose, unpacked
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.sizes import Cost, Number, Sizes
 
@@ -32,6 +35,9 @@ def useful_pairs(sizes: Sizes, mask: Mask | None, pairs: Pairs) -> Number:
 
 def executed_pairs(sizes: Sizes, mask: Mask | None, pairs: Pairs, tiles: list[Tile] | None = None) -> int:
     """The pairs the fast path computes."""
+    packs = None if mask is None or tiles is not None else unpacked(mask)
+    if packs is not None:
+        return sum(_executed_run(sizes, run, packs[1], pairs) for run in runs(packs[0]))
     kernel = choose(mask, pairs)
     if tiles is None and not kernel.tiles:
         per_head = flash_causal(sizes.queries, sizes.keys) if kernel.causal else sizes.queries * sizes.keys
@@ -40,6 +46,12 @@ def executed_pairs(sizes: Sizes, mask: Mask | None, pairs: Pairs, tiles: list[Ti
         small = sizes.queries * sizes.keys <= SMALL
         tiles = [Tile(ALL, ALL, ALL)] if small else plan(mask, pairs)
     return sizes.heads * sum(tile.size(sizes.batch, sizes.queries, sizes.keys) for tile in tiles)
+
+
+def _executed_run(sizes: Sizes, run: Run, rest: tuple[Mask, ...], pairs: Pairs) -> int:
+    mask, query, key = conditions(run, rest, pairs, sizes.batch)
+    alone = replace(sizes, batch=sizes.batch * run.count, queries=run.length, keys=run.length)
+    return executed_pairs(alone, mask, Pairs.of(run.length if query is None else query, key))
 
 
 def flash_causal(queries: int, keys: int) -> int:

@@ -18,6 +18,7 @@ from headway.ops.attention.explicit import block_of, dot, extras_of, row_of, wei
 from headway.ops.attention.fused import fused, fused_block, trusted, working_dtype
 from headway.ops.attention.guard import guarded
 from headway.ops.attention.loop import reference_of
+from headway.ops.attention.packed import in_runs, separable
 from headway.ops.attention.price import softmax_cost
 from headway.ops.attention.tiles import ROWS, SMALL, Block, Tile, in_tiles, plan
 from headway.ops.mask import Mask
@@ -41,12 +42,15 @@ def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, 
 
 
 def attend(call: Call) -> Float[Tensor, "B H L W"]:
-    """The fast path: a fused kernel where one honours the call exactly, tiles where none does."""
+    """The fast path: a fused kernel where one honours the call exactly (for packed texts, one for each run of equal
+    lengths), tiles where none does."""
     return attend_in(call, None)
 
 
 def attend_in(call: Call, tiles: list[Tile] | None) -> Float[Tensor, "B H L W"]:
     """The same with tiles planned by somebody who knows the mask better (None: plan here)."""
+    if tiles is None and separable(call):
+        return in_runs(call, attend)
     return guarded(call, lambda clean: _in_working_dtype(clean, tiles), row_of(call, dot))
 
 

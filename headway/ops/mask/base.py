@@ -68,10 +68,11 @@ class Mask(ABC):
         return count_pairs(self, Pairs.of(queries, keys), batch, heads)
 
     def kernel(self, queries: Tensor | int, keys: Tensor | int | None = None) -> str:
-        """Which kernel may serve it there: plain, causal, padding, causal+padding (fused), or tiles (blockwise)."""
-        from headway.ops.mask.kernel import choose
+        """Which kernel may serve it there: plain, causal, padding, causal+padding (fused), packed (fused, for each run
+        of equally long texts), or tiles (blockwise)."""
+        from headway.ops.mask.kernel import choose, unpacked
 
-        return choose(self, Pairs.of(queries, keys)).name
+        return "packed" if unpacked(self) is not None else choose(self, Pairs.of(queries, keys)).name
 
 
 def _mask(other: object) -> Mask:

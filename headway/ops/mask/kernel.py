@@ -9,8 +9,8 @@ from torch import Tensor
 
 from headway.ops.mask.base import Mask
 from headway.ops.mask.pairs import Pairs
-from headway.ops.mask.places import Keep
-from headway.ops.mask.positions import Causal, Full
+from headway.ops.mask.places import Keep, Packed
+from headway.ops.mask.positions import Causal, Full, Global, Selected, Tiles, Window
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,11 @@ def without_padding(mask: Mask) -> Mask | None:
     """The same mask less its declared padding; None where nothing else is left."""
     rest = [part for part in mask.parts() if not isinstance(part, Keep)]
     return reduce(and_, rest) if rest else None
+
+
+def unpacked(mask: Mask) -> tuple[tuple[int, ...], tuple[Mask, ...]] | None:
+    """The lengths of packed texts and what else the mask demands; None where it cannot be asked text by text."""
+    packs = [part for part in mask.parts() if isinstance(part, Packed)]
+    rest = tuple(part for part in mask.parts() if not isinstance(part, Packed | Full))
+    known = Keep | Causal | Window | Tiles | Global | Selected
+    return (packs[0].lengths, rest) if len(packs) == 1 and all(isinstance(part, known) for part in rest) else None

@@ -1,6 +1,7 @@
-"""Masks that know places in the call: padding, packed segments, any table."""
+"""Masks that know places in the call: padding, segments, packed texts, any table."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Int
@@ -60,6 +61,35 @@ class Segments(Mask):
         for name, ids, length in (("queries", self.query, queries), ("keys", self.key, keys)):
             if ids.shape[0] not in (1, batch) or ids.shape[1] != length:
                 raise ValueError(f"segments of {_shape(ids)} do not fit a batch of {batch} with {length} {name}")
+
+
+@dataclass(frozen=True)
+class Packed(Mask):
+    """Texts of these lengths one after the other, in every row alike: a query sees the keys of its own text."""
+
+    lengths: tuple[int, ...]
+
+    @cached_property
+    def _bounds(self) -> tuple[Int[Tensor, " L"], Int[Tensor, " L"]]:
+        """For each token, where its text begins and where it ends."""
+        sizes = torch.tensor(self.lengths, dtype=torch.long)
+        ends = sizes.cumsum(0)
+        return (ends - sizes).repeat_interleave(sizes), ends.repeat_interleave(sizes)
+
+    def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
+        starts = self._bounds[0].to(pairs.query.device)
+        query, key = take(starts, pairs.rows, 0), take(starts, pairs.columns, 0)
+        return (query[:, None] == key)[None, None].expand(1, 1, *pairs.shape)
+
+    def spans(self, pairs: Pairs) -> Spans:
+        low, high = (bound.to(pairs.query.device)[None] for bound in self._bounds)
+        return Spans(low, high, None, exact=True)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        total = sum(self.lengths)
+        if not queries == keys == total:
+            given = f"{queries} queries and {keys} keys"
+            raise ValueError(f"packed texts of {len(self.lengths)} lengths have {total} tokens together, not {given}")
 
 
 @dataclass(frozen=True, eq=False)

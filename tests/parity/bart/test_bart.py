@@ -25,6 +25,7 @@ from tests.parity.seq2seq import (
     same_in_pieces,
     same_states,
     same_under_padding,
+    unchecked,  # noqa: F401 of every test here
 )
 
 SIZES = dict(encoder_layers=2, decoder_layers=3, encoder_attention_heads=2, decoder_attention_heads=3,

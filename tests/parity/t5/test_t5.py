@@ -17,6 +17,7 @@ from tests.parity.seq2seq import (
     same_in_pieces,
     same_states,
     same_under_padding,
+    unchecked,  # noqa: F401 of every test here
 )
 
 SIZES = dict(vocab_size=53, d_model=17, d_kv=5, d_ff=23, num_heads=3, num_layers=2, num_decoder_layers=3)

@@ -1,0 +1,173 @@
+"""`headway generate`: text from a directory, as it comes, with one receipt and one sentence for each mistake."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+import headway
+from headway.cli import main
+from headway.cli.generate import in_turn
+from headway.config import Special
+from headway.data.tokenizer import Tokenizer
+from headway.generate import Event, Request, beam, generate
+from headway.models import fresh
+from tests.generate.tiny import CONFIGS
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def tokenizer() -> Tokenizer:
+    engine = Engine(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    engine.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    engine.train_from_iterator(["the cat"], trainers.BpeTrainer(vocab_size=263, initial_alphabet=alphabet))
+    return Tokenizer(engine)
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A language model, an encoder-decoder, and a model without a tokenizer."""
+    words, found = tokenizer(), {}
+    for name, start in (("llama", None), ("bart", 3)):
+        special = Special(end=(97,), start=start)
+        config = CONFIGS[name].model_copy(update={"vocabulary": words.size, "special": special, "length": 61})
+        found[name] = tmp_path_factory.mktemp(name)
+        headway.save(fresh(config, seed=1, std=0.3), found[name], tokenizer=words)
+    found["mute"] = tmp_path_factory.mktemp("mute")
+    headway.save(fresh(CONFIGS["gpt2"]), found["mute"])
+    return found
+
+
+def right(directory: Path, *prompts: str, **options: object) -> list[str]:
+    """The library's own answer."""
+    model, words, _ = headway.load(directory)
+    return [one.text for one in generate(model, [Request(prompt=p, **options) for p in prompts], tokenizer=words)]
+
+
+def test_text_goes_to_stdout_and_the_receipt_to_stderr(
+    directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["generate", str(directories["llama"]), "--prompt", "the cat", "--max-tokens", "12", "--temperature", "1.5"]
+    assert main([*call, "--seed", "5"]) == 0
+    shown = capsys.readouterr()
+    [text] = right(directories["llama"], "the cat", max_tokens=12, temperature=1.5, seed=5)
+    assert len(text) > 3
+    assert shown.out == text + "\n"
+    receipt, told = shown.err.splitlines()
+    assert "parameters in float32" in receipt and "0 missing" in receipt
+    assert told.startswith("prompt 1: 12 tokens, ended by max_tokens")
+
+
+def test_several_prompts_are_one_batch_in_their_order(
+    directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = ["the cat", "-5 degrees", "x"]
+    call = [word for prompt in prompts for word in ("--prompt", prompt)]
+    options = ["--max-tokens", "7", "--temperature", "1", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.01"]
+    assert main(["generate", str(directories["llama"]), *call, *options, "--repetition-penalty", "1.2"]) == 0
+    chosen = dict(max_tokens=7, temperature=1.0, top_k=50, top_p=0.9, min_p=0.01, repetition_penalty=1.2)
+    alone = [right(directories["llama"], prompt, **chosen)[0] for prompt in prompts]
+    assert capsys.readouterr().out == "".join(text + "\n" for text in alone)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--prompt", "-"]])
+def test_the_prompt_may_come_from_stdin(
+    directories: dict[str, Path],
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the cat\nsat\n"))
+    assert main(["generate", str(directories["llama"]), *arguments, "--max-tokens", "5"]) == 0
+    assert capsys.readouterr().out == right(directories["llama"], "the cat\nsat", max_tokens=5)[0] + "\n"
+
+
+def test_json_has_tokens_reasons_and_log_probabilities(
+    directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["generate", str(directories["llama"]), "--prompt", "the", "--prompt", "cat", "--max-tokens", "3", "--json"]
+    assert main([*call, "--logprobs", "2"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["prompt"] for row in rows] == ["the", "cat"]
+    assert [row["text"] for row in rows] == right(directories["llama"], "the", "cat", max_tokens=3)
+    for row in rows:
+        assert len(row["tokens"]) == len(row["logprobs"]) == len(row["likeliest"])
+        assert all(one == most[0][1] for one, most in zip(row["logprobs"], row["likeliest"], strict=True))
+        assert row["finish"] in ("max_tokens", "end")
+    assert main(call) == 0
+    assert set(json.loads(capsys.readouterr().out)[0]) == {"prompt", "text", "tokens", "finish", "ties"}
+
+
+def test_a_stop_string_ends_the_text(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    [text] = right(directories["llama"], "the cat", max_tokens=12, temperature=1.5, seed=5)
+    stop = text[4:6]
+    call = ["generate", str(directories["llama"]), "--prompt", "the cat", "--max-tokens", "12", "--temperature", "1.5"]
+    assert main([*call, "--seed", "5", "--stop", stop, "--stop", "@@@@"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == text[: text.index(stop)] + "\n"
+    assert "ended by stop" in shown.err
+
+
+def test_beams_answer_a_source(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["generate", str(directories["bart"]), "--prompt", "the cat", "--max-tokens", "6", "--beams", "3"]
+    assert main([*call, "--length-penalty", "0.5", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    model, words, _ = headway.load(directories["bart"])
+    [[best, *_]] = beam(model, [Request(prompt="the cat", max_tokens=6)], beams=3, alpha=0.5, tokenizer=words)
+    assert (row["text"], row["tokens"], row["score"]) == (best.text, list(best.tokens), pytest.approx(best.score))
+    assert main(call) == 0
+    assert capsys.readouterr().out == beam(
+        model, [Request(prompt="the cat", max_tokens=6)], beams=3, tokenizer=words
+    )[0][0].text + "\n"  # fmt: skip
+
+
+MISTAKES = {
+    "do not fit into the model's 61 positions": ("llama", ["--prompt", "x", "--max-tokens", "80"]),
+    "cannot slide past its length": ("llama", ["--prompt", "x", "--past-length", "slide"]),
+    "Request cannot take top_p=2.0": ("llama", ["--prompt", "x", "--top-p", "2"]),
+    "the prompt is empty": ("llama", ["--prompt", "", "--max-tokens", "3"]),
+    "has no tokenizer": ("mute", ["--prompt", "x"]),
+    "leave temperature of the request at its default": (
+        "bart",
+        ["--prompt", "x", "--beams", "2", "--temperature", "1"],
+    ),
+    "Did you mean --temperature?": ("llama", ["--prompt", "x", "--temprature", "1"]),
+}
+
+
+@pytest.mark.parametrize("sentence", MISTAKES)
+def test_a_mistake_is_one_sentence(
+    directories: dict[str, Path], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, arguments = MISTAKES[sentence]
+    assert main(["generate", str(directories[name]), *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and sentence in shown.err.splitlines()[-1]
+
+
+def test_past_the_length_it_can_stop(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["generate", str(directories["llama"]), "--prompt", "x", "--max-tokens", "80", "--past-length", "stop"]
+    assert main(call) == 0
+    assert "60 tokens, ended by length" in capsys.readouterr().err
+
+
+def test_pieces_come_in_turn() -> None:
+    """The first request as it comes, the others when it is their turn, each with a line break after it."""
+    said = [(1, "a", None), (0, "x", None), (2, "p", "end"), (1, "b", "end"), (0, "y", None), (0, "z", "end")]
+    events = iter([Event(request, 7, text, 1.0, finish=finish) for request, text, finish in said])
+    assert list(in_turn(events)) == ["x", "y", "z", "\n", "ab", "\n", "p", "\n"]
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys; from headway.cli import main; main(['generate', '--help']); print('torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
