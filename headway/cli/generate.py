@@ -4,7 +4,6 @@ import json as json_format
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -36,12 +35,12 @@ class Choosing:
 
 
 def generate(
-    directory: Path,
+    directory: str,
     /,
     *,
     prompt: Annotated[list[str] | None, Parameter(negative="", allow_leading_hyphen=True)] = None,
     choosing: Choosing = Choosing(),  # noqa: B008 it is frozen
-    beams: int | None = None,
+    beam: int | None = None,
     length_penalty: float = 1.0,
     past_length: Literal["refuse", "stop", "slide"] = "refuse",
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
@@ -59,7 +58,7 @@ def generate(
 
         headway generate gpt2/ --prompt "Once upon a time" --max-tokens 50
         headway generate gpt2/ --prompt Yes --prompt No --temperature 0.8
-        echo "Guten Morgen" | headway generate opus-mt-de-en/ --beams 4 --json
+        echo "Guten Morgen" | headway generate opus-mt-de-en/ --beam 4 --json
 
     Parameters
     ----------
@@ -67,7 +66,7 @@ def generate(
         The model: config.json, model.safetensors, tokenizer.json.
     prompt
         Text to go on from; may be given several times. Without it, or for `-`, all of stdin less its last line break.
-    beams
+    beam
         Search for the text of the highest score with so many beams, instead of choosing token by token.
     length_penalty
         Of a beam search: the score is the log-probability divided by length to this power.
@@ -80,20 +79,21 @@ def generate(
     """
     prompts = [sys.stdin.read().removesuffix("\n") if text == "-" else text for text in prompt or ["-"]]
     from headway.generate import Request
-    from headway.hub import load
+    from headway.hub import load, target
 
     requests = [Request(prompt=text, **asdict(choosing)) for text in prompts]
-    model, tokenizer, receipt = load(directory, dtype=dtype)
+    model, tokenizer, receipt = load(target.directory(directory), dtype=dtype)
     print(receipt, file=sys.stderr, flush=True)
     if tokenizer is None:
         raise ValueError(f"{directory} has no tokenizer: add tokenizer.json, or vocab.json with merges.txt")
     options = {"tokenizer": tokenizer, "past_length": past_length}
-    if beams is None:
+    if beam is None:
         results = _streamed(model, requests, options, silent=json)
     else:
-        results = _searched(model, requests, options | {"beams": beams, "alpha": length_penalty}, silent=json)
+        results = _searched(model, requests, options | {"beams": beam, "alpha": length_penalty}, silent=json)
     if json:
-        print(json_format.dumps([_row(text, result) for text, result in zip(prompts, results, strict=True)], indent=2))
+        rows = [_row(text, result) for text, result in zip(prompts, results, strict=True)]
+        print(json_format.dumps(rows, indent=2, ensure_ascii=False))
     return 0
 
 

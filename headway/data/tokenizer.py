@@ -1,19 +1,19 @@
 """Text to tokens and back, by the tokenizer that a model was trained with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Engine
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from headway.data import marian
+from headway.data import marian, vocabulary
 from headway.data.files import read_optional
 
 FILE, SETTINGS, NAMES = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 # What we call it -> what the files call it.
 SPECIAL = {
-    "begin": ("bos_token", "cls_token"), "end": ("eos_token", "sep_token"), "pad": ("pad_token",), "mask": ("mask_token",),
+    "begin": ("bos_token", "cls_token"), "end": ("eos_token", "sep_token"), "pad": ("pad_token",),
+    "mask": ("mask_token",),
 }  # fmt: skip
 
 
@@ -28,13 +28,16 @@ class Tokenizer:
 
     @classmethod
     def read(cls, directory: str | Path) -> "Tokenizer | None":
-        """From tokenizer.json, or from a vocabulary of GPT-2's or BERT's kind; None where there is neither."""
+        """From tokenizer.json, or from a vocabulary of GPT-2's, BART's or BERT's kind; None where there is neither."""
         place = Path(directory)
-        engine = _engine(place)
+        said = {**read_optional(place / NAMES), **read_optional(place / SETTINGS)}
+        engine = _engine(place, said)
         if engine is None:
             return None
-        said = {**read_optional(place / NAMES), **read_optional(place / SETTINGS)}
-        return cls(engine, {key: _word(value) for key, value in said.items() if key.endswith("_token") and value})
+        # Switches such as add_bos_token end like the words.
+        words = {key: value for key, value in said.items() if key.endswith("_token") and isinstance(value, str | dict)}
+        special = {key: _word(value) for key, value in words.items() if value}
+        return cls(engine, special or vocabulary.usual(engine))
 
     @property
     def size(self) -> int:
@@ -84,33 +87,12 @@ def _word(value: Any) -> str:
     return str(value["content"]) if isinstance(value, dict) else str(value)
 
 
-def _engine(place: Path) -> Engine | None:
+def _engine(place: Path, said: Mapping[str, Any]) -> Engine | None:
     if (place / FILE).exists():
         try:
-            return Engine.from_file(str(place / FILE))
+            return vocabulary.restated(Engine.from_file(str(place / FILE)), said)
         except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"{place / FILE} is no tokenizer that can be read: {error}") from None
     if (place / "source.spm").exists():
         return marian.engine(place)
-    if (place / "vocab.json").exists() and (place / "merges.txt").exists():
-        return _byte_pairs(place)
-    return _word_pieces(place) if (place / "vocab.txt").exists() else None
-
-
-def _byte_pairs(place: Path) -> Engine:
-    engine = Engine(models.BPE.from_file(str(place / "vocab.json"), str(place / "merges.txt")))
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.ByteLevel()
-    engine.post_processor = processors.ByteLevel(trim_offsets=False)
-    return engine
-
-
-def _word_pieces(place: Path) -> Engine:
-    engine = Engine(models.WordPiece.from_file(str(place / "vocab.txt"), unk_token="[UNK]"))
-    lower = read_optional(place / SETTINGS).get("do_lower_case", True)
-    engine.normalizer = normalizers.BertNormalizer(lowercase=bool(lower))
-    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    engine.decoder = decoders.WordPiece()
-    ends = [(word, engine.token_to_id(word)) for word in ("[SEP]", "[CLS]")]
-    engine.post_processor = processors.BertProcessing(*ends)
-    return engine
+    return vocabulary.build(place, said)

@@ -20,7 +20,7 @@ from headway.generate.reader import Pad, PastLength, Reader
 from headway.generate.request import Finish, Request, Result
 from headway.generate.row import forced, pieces_of
 from headway.generate.text import byte_tokens
-from headway.ops.logits import log_total, steer
+from headway.ops.logits import check_finite, log_total, steer
 
 Until = Literal["full", "likely", "certain"]
 PLAIN = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop", "logprobs")
@@ -58,7 +58,7 @@ class Search:
     """The beams of one request."""
 
     rule: Beams
-    ends: frozenset[int]
+    ends: dict[int, Finish]
     most: int
     limit: Finish
     running: list[Beginning] = field(default_factory=lambda: [Beginning((), 0.0)])
@@ -78,7 +78,7 @@ class Search:
                 break
             parent, place = divmod(flat, totals.shape[1])
             text = Beginning((*self.running[parent].tokens, tokens[parent][place]), total)
-            finish: Finish | None = "end" if text.tokens[-1] in self.ends else self._limit_of(text)
+            finish = self.ends.get(text.tokens[-1], self.limit if len(text.tokens) == self.most else None)
             if finish is None and len(running) < self.rule.beams:
                 running.append(text)
                 parents.append(parent)
@@ -87,9 +87,6 @@ class Search:
         self.finished = sorted(self.finished, key=lambda one: -one[0])[: self.rule.beams]
         self.running = running if not running or self._goes_on(running) else []
         return parents if self.running else []
-
-    def _limit_of(self, text: Beginning) -> Finish | None:
-        return self.limit if len(text.tokens) == self.most else None
 
     def _goes_on(self, running: list[Beginning]) -> bool:
         """Whether a running text may still enter the finished ones; the first of them has the best chance."""
@@ -123,12 +120,17 @@ def beam(
         _plain(request)
     prompts = [reader.prompt(request) for request in requests]
     searches = [
-        Search(rule, frozenset(reader.special.end) | set(request.stop_tokens), *reader.most(request, prompt))
+        Search(rule, _ends(reader, request), *reader.most(request, prompt))
         for request, prompt in zip(requests, prompts, strict=True)
     ]
     if searches:
         _run(reader, searches, prompts)
     return [_results(reader, search, prompt) for search, prompt in zip(searches, prompts, strict=True)]
+
+
+def _ends(reader: Reader, request: Request) -> dict[int, Finish]:
+    stops: dict[int, Finish] = dict.fromkeys(request.stop_tokens, "stop")
+    return stops | dict.fromkeys(reader.special.end, "end")
 
 
 def _run(reader: Reader, searches: list[Search], prompts: list[tuple[int, ...]]) -> None:
@@ -147,6 +149,7 @@ def _step(reader: Reader, searches: list[Search], logits: Float[Tensor, "B V"]) 
     count = min(max(search.candidates for search in searches), logits.shape[1])
     logits = steer(logits, (), must)  # before the total is taken: what is forced costs nothing
     top = steer(logits, reader.forced.never).topk(count)
+    check_finite(top.values[:, 0])
     totals = top.values - log_total(logits)[:, None]
     tokens, rows, last, start = top.indices.tolist(), [], [], 0
     for search in searches:

@@ -129,7 +129,7 @@ class Reader:
             return session, session.read(tokens, keep)
         options = {} if self.kind == "recurrent" else {"capacity": capacity, "cache": self.cache}
         session = self.model.session(tokens, keep=keep, **options)
-        return session, session.read(torch.full((len(prompts), 1), self.special.start, device=device))
+        return session, session.read(torch.tensor([[self.special.start]] * len(prompts), device=device))
 
     def _slides(self) -> bool:
         if self.kind == "language":

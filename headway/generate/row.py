@@ -15,6 +15,7 @@ class Row:
         if request.stop and reader.tokenizer is None:
             raise ValueError(f"the stop string {request.stop[0]!r} needs a tokenizer: give one, or use stop_tokens")
         self.index, self.request, self.prompt = index, request, reader.prompt(request)
+        self._limit: Finish
         self.most, self._limit = reader.most(request, self.prompt)
         # What the decoder has read: a model that reads a source begins with one token of its own.
         self.read = (reader.special.start,) if reader.reads_source else self.prompt
@@ -48,7 +49,8 @@ class Row:
             self.finish = self._limit
         if self.finish is not None:
             text += self._text.finish()
-            self.finish = "stop" if self._text.stopped else self.finish
+            if self._text.stopped:
+                self.finish = "stop"
         return Event(self.index, token, text, margin, logprob, tuple(likeliest), self.finish)
 
     def _add(self, token: int) -> str:

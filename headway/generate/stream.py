@@ -77,13 +77,13 @@ class Batch:
         logits = self._advance()
         if logits is None:
             return []
-        extras = self._log_probabilities(logits)
         uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in self._rows]
         choice = choose(self._steered(logits), self._rules, uniforms)
         if self._seen is not None:
             self._seen = torch.cat([self._seen, choice.tokens[:, None]], dim=1)
-        found = zip(self._rows, choice.tokens.tolist(), choice.margins.tolist(), extras(choice.tokens), strict=True)
-        events = [row.take(token, margin, *extra) for row, token, margin, extra in found]
+        chosen = zip(choice.tokens.tolist(), choice.margins.tolist(), strict=True)
+        extras = self._log_probabilities(logits, choice.tokens)
+        events = [row.take(*one, *extra) for row, one, extra in zip(self._rows, chosen, extras, strict=True)]
         self._drop()
         return events
 
@@ -145,24 +145,20 @@ class Batch:
             logits = penalise(logits, self._seen, torch.tensor(penalties, device=logits.device))
         return steer(logits, self._reader.forced.never, [row.forced for row in self._rows])
 
-    def _log_probabilities(self, logits: Float[Tensor, "B V"]):
-        """A function of the chosen tokens: for each row its log-probability and the likeliest, where asked for."""
+    def _log_probabilities(self, logits: Float[Tensor, "B V"], tokens: Int[Tensor, " B"]) -> list[tuple]:
+        """For each row the log-probability of its token, and the likeliest tokens with theirs; () where not asked."""
         counts = [row.request.logprobs for row in self._rows]
         if all(count is None for count in counts):
-            return lambda tokens: [()] * len(tokens)
+            return [()] * len(counts)
         total, most = log_total(logits)[:, None], max(count or 0 for count in counts)
+        own = (logits.gather(1, tokens[:, None]) - total)[:, 0].tolist()
         likeliest: list[list[tuple[int, float]]] = [[] for _ in counts]
         if most:
             top = logits.topk(min(most, logits.shape[1]))
             pairs = zip(top.indices.tolist(), (top.values - total).tolist(), strict=True)
             likeliest = [list(zip(*pair, strict=True)) for pair in pairs]
-
-        def found(tokens: Tensor) -> list[tuple]:
-            own = (logits.gather(1, tokens[:, None]) - total)[:, 0].tolist()
-            rows = zip(own, likeliest, counts, strict=True)
-            return [() if count is None else (one, some[:count]) for one, some, count in rows]
-
-        return found
+        rows = zip(own, likeliest, counts, strict=True)
+        return [() if count is None else (one, some[:count]) for one, some, count in rows]
 
 
 def stream(

@@ -7,12 +7,16 @@ need not be stored, and may have an embedding for each language.
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
 from headway.config.seq2seq import Seq2SeqConfig
 from headway.hub.family import Family
 from headway.hub.reading import activation_of, activation_to, refuse, special_of, special_to
 from headway.hub.seq2seq import certain, decoding, forced_of, forced_to
 from headway.hub.table import Entry, Table, Tied, expand
+from headway.models.entrance import HalvedPositions
 
 ONE = [
     Entry("model.shared.weight", "tokens.weight"),
@@ -172,4 +176,12 @@ def write(config: Seq2SeqConfig) -> dict[str, Any]:
     return certain(config, said, read=read, table=table)
 
 
-FAMILY = Family("bart", read, write, table, ("bart", "marian"), canonical, NO_WEIGHTS)
+def remade(name: str, config: Seq2SeqConfig) -> Tensor | None:
+    """The sinusoids that a file of Marian's may hold."""
+    if config.positions != "halves" or config.length is None or not name.endswith("embed_positions.weight"):
+        return None
+    width = config.encoder.block.width
+    return HalvedPositions(width)(torch.zeros(1, config.length, width), torch.arange(config.length))[0]
+
+
+FAMILY = Family("bart", read, write, table, ("bart", "marian"), canonical, NO_WEIGHTS, remade=remade)

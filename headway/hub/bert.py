@@ -59,6 +59,7 @@ CLASSIFIER = [
 # Numbers from 0 on that old releases saved beside the weights.
 BUFFERS = (r"bert\.embeddings\.(position|token_type)_ids",)
 LEGACY = {"gamma": "weight", "beta": "bias"}
+SIGMOID, IDENTITY = "torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"
 OUTCOMES = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "value"}
 
 
@@ -147,12 +148,21 @@ def _classes(config: Mapping[str, Any]) -> dict[str, Any]:
     if sorted(named) != list(range(len(named))):
         raise ValueError(f"id2label names classes {sorted(named)}, and they are numbered from 0 without a gap")
     classes = len(named) or config.get("num_labels", 2)
-    kind = config.get("problem_type") or (
-        "multi_label_classification" if classes == 1 else "single_label_classification"
-    )
+    kind = config.get("problem_type") or _problem(config, classes)
     if kind not in OUTCOMES:
         raise ValueError(f"headway does not read models with problem_type={kind!r} (only {', '.join(OUTCOMES)})")
     return {"classes": classes, "labels": tuple(named[i] for i in range(len(named))), "outcome": OUTCOMES[kind]}
+
+
+def _problem(config: Mapping[str, Any], classes: int) -> str:
+    """What a model of no stated problem_type is for; one that scores pairs of texts may give its number as it is."""
+    if classes > 1:
+        return "single_label_classification"
+    newer = (config.get("sentence_transformers") or {}).get("activation_fn")
+    curve = newer or config.get("sbert_ce_default_activation_function") or SIGMOID
+    if curve not in (SIGMOID, IDENTITY):
+        raise ValueError(f"headway does not read a single class with {curve} (only with {SIGMOID} or {IDENTITY})")
+    return "regression" if curve == IDENTITY else "multi_label_classification"
 
 
 def write(config: MaskedConfig) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from headway.config.sentence import SentenceConfig
+from headway.hub.account import use_other_names
 from headway.hub.family import family_named
 from headway.hub.store import FLOATS, Store
 from headway.hub.table import Entry, Tied
@@ -97,6 +98,7 @@ def _wrong(config: Any, model: nn.Module, store: Store) -> Iterator[str]:
     """Tensors of the layout that are not in the files, or not in their shape."""
     family, shapes = family_named(config.family), {name: x.shape for name, x in model.named_parameters()}
     held = {family.canonical(name): header.shape for name, header in store.headers.items()}
+    use_other_names(family.table(config), held)
     for row in family.table(config):
         if isinstance(row, Entry):
             expected = row.shape([shapes[name] for name in row.names])

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from headway.config import Frozen, nearest
+from torch import Tensor
+
+from headway.config import nearest
 from headway.hub.table import Table
 
 # model_type of config.json -> the file that holds its FAMILY.
@@ -33,6 +35,10 @@ def _as_named(name: str, config: Any) -> str:
     return name
 
 
+def _unread(name: str, config: Any) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Family:
     """One layout: its configuration and its key table, each in both directions."""
@@ -45,6 +51,7 @@ class Family:
     canonical: Callable[[str], str] = _same  # legacy or prefix-less names -> those of the table
     ignored: tuple[str, ...] = ()  # patterns of tensors that hold no weights
     exported: Callable[[str, Any], str] = _as_named  # where a saved name differs from the table's
+    remade: Callable[[str, Any], Tensor | None] = _unread  # what one that holds no weights must be, if anyone reads it
 
 
 def family_of(config: Mapping[str, Any], where: object) -> Family:

@@ -1,7 +1,7 @@
 """`headway.load`: a model and its tokenizer from a directory, with a receipt; or a refusal, never random weights."""
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from headway.config import Frozen
 from headway.data.files import read_json, read_optional
 from headway.data.tokenizer import Tokenizer
+from headway.hub.account import account, canonical_names, check_cover, check_header, check_tied, check_unused
+from headway.hub.asked import asked
 from headway.hub.family import Family, family_of
 from headway.hub.receipt import Hasher, Receipt
 from headway.hub.store import FLOATS, Store
-from headway.hub.table import Entry, Table, Tied
+from headway.hub.table import Entry, Table
 from headway.models import on_meta, parameters, with_room
 
 
@@ -42,10 +44,11 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
     config = read_config(directory)
     family = family_of(config, directory / "config.json")
     with Store(directory) as store:
-        names = _canonical_names(family, store)
+        names = canonical_names(family, store)
         ours = _understood(family, config, names, directory)
-        model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, store))
-    return Loaded(model.eval(), Tokenizer.read(directory), receipt)
+        kinds = _dtypes(family.table(ours), store, names)
+        model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, kinds))
+    return Loaded(model.eval(), Tokenizer.read(directory), replace(receipt, asked=asked(directory)))
 
 
 # What decoding depends on stands in generation_config.json, in newer directories there alone.
@@ -72,17 +75,6 @@ def _directory(path: str | Path) -> Path:
     return directory
 
 
-def _canonical_names(family: Family, store: Store) -> dict[str, str]:
-    """Name in the table -> name in the file, less what holds no weights."""
-    found: dict[str, str] = {}
-    for name in store.headers:
-        known = family.canonical(name)
-        if known in found:
-            raise ValueError(f"{store.directory} holds {found[known]!r} and {name!r}, two names of one tensor")
-        found[known] = name
-    return found
-
-
 def _understood(family: Family, config: Mapping[str, Any], names: Mapping[str, str], directory: Path) -> Frozen:
     try:
         return family.read(config, frozenset(names))
@@ -90,13 +82,17 @@ def _understood(family: Family, config: Mapping[str, Any], names: Mapping[str, s
         raise ValueError(f"{directory / 'config.json'} does not say {error.args[0]!r}") from None
 
 
-def _dtype(asked: torch.dtype | str | None, store: Store) -> torch.dtype:
+def _dtypes(table: Table, store: Store, names: Mapping[str, str]) -> set[str]:
+    """What the weights are stored in; masks and frequencies that stand beside them have no say."""
+    return {store.headers[names[row.theirs]].dtype for row in table if row.theirs in names}
+
+
+def _dtype(asked: torch.dtype | str | None, kinds: set[str]) -> torch.dtype:
     if asked is not None:
         found = getattr(torch, asked, None) if isinstance(asked, str) else asked
-        if found not in FLOATS.values():
+        if not isinstance(found, torch.dtype) or found not in FLOATS.values():
             raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {asked}")
         return found
-    kinds = {header.dtype for header in store.headers.values() if header.dtype in FLOATS}
     stored = [kind for kind in FLOATS if kind in kinds]
     return torch.float32 if not stored or stored[0] == "F16" else FLOATS[stored[0]]
 
@@ -106,73 +102,31 @@ def fill(
 ) -> tuple[Any, Receipt]:
     """A model without memory, with the weights of a store; every tensor accounted for."""
     table, hasher = family.table(config), Hasher()
-    unused = _account(family, table, store, names)
+    unused = account(family, table, store, names)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     entries = [row for row in table if isinstance(row, Entry)]
-    _check_cover(entries, shapes)
+    check_cover(entries, shapes)
     for entry in entries:
-        _check_header(entry, store, names, shapes)
+        check_header(entry, store, names, shapes)
     model = with_room(model, dtype)
     for entry in entries:
         _take(model, entry, store.tensor(names[entry.theirs]), shapes, hasher)
-    tied = _check_tied(table, store, names)
+    tied = check_tied(table, store, names)
+    check_unused(family, config, store, unused)
     digest = hasher.hexdigest()
     if store.said is not None and store.said != digest:
         raise ValueError(f"the weights in {store.directory} are not those that were saved: their hash has changed")
     stands = str(dtype).removeprefix("torch.")
+    family_name, whole = _name_of(family, config), len(entries)
     receipt = Receipt(
-        str(store.directory), _name_of(family, config), len(entries), len(entries), tied, unused, (), parameters(model), stands, digest
-    )  # fmt: skip
+        str(store.directory), family_name, whole, whole, tied, unused, (), parameters(model), stands, digest
+    )
     return model, receipt
 
 
 def _name_of(family: Family, config: Any) -> str:
     """Several relatives share one file of this package, and are still called by their own names."""
     return family.name if config is None else config.family
-
-
-def _account(family: Family, table: Table, store: Store, names: dict[str, str]) -> tuple[str, ...]:
-    """Every tensor of the table must be there, and every tensor that is there must be explained."""
-    _use_other_names(table, names)
-    missing = [row.theirs for row in table if isinstance(row, Entry) and row.theirs not in names]
-    if missing:
-        raise ValueError(f"{store.directory} lacks {_some(missing)}; no weight is made up for it")
-    known = {row.theirs for row in table}
-    left = [name for known_as, name in names.items() if known_as not in known]
-    ignored = [name for name in left if any(re.fullmatch(one, family.canonical(name)) for one in family.ignored)]
-    unexplained = [name for name in left if name not in ignored]
-    if unexplained:
-        raise ValueError(
-            f"{store.directory} holds {_some(unexplained)}, which a {family.name} of this config.json does not have"
-        )
-    return tuple(ignored)
-
-
-def _use_other_names(table: Table, names: dict[str, str]) -> None:
-    """Where a file holds a tied tensor under its second name alone, that name serves."""
-    for row in table:
-        if isinstance(row, Tied) and row.same_as not in names and row.theirs in names:
-            names[row.same_as] = names.pop(row.theirs)
-
-
-def _some(names: list[str]) -> str:
-    return f"{names[0]!r}" + (f" and {len(names) - 1} more tensors" if len(names) > 1 else "")
-
-
-def _check_cover(entries: list[Entry], shapes: Mapping[str, torch.Size]) -> None:
-    covered = [name for entry in entries for name in entry.names]
-    assert sorted(covered) == sorted(shapes), set(covered) ^ set(shapes)
-
-
-def _check_header(entry: Entry, store: Store, names: dict[str, str], shapes: Mapping[str, torch.Size]) -> None:
-    header, name = store.headers[names[entry.theirs]], names[entry.theirs]
-    expected = entry.shape([shapes[ours] for ours in entry.names])
-    if header.shape != expected:
-        raise ValueError(f"{store.directory}: {name!r} has shape {header.shape}, and config.json makes it {expected}")
-    if header.dtype not in FLOATS:
-        raise ValueError(
-            f"{store.directory}: {name!r} is stored as {header.dtype}; headway reads floating-point weights"
-        )
 
 
 @torch.no_grad()
@@ -182,15 +136,3 @@ def _take(model: nn.Module, entry: Entry, theirs: Tensor, shapes: Mapping[str, t
     for name, part in zip(entry.names, entry.forwards(theirs, rows), strict=True):
         hasher.add(name, part)
         model.get_parameter(name).copy_(part)
-
-
-def _check_tied(table: Table, store: Store, names: dict[str, str]) -> tuple[str, ...]:
-    tied = [row for row in table if isinstance(row, Tied)]
-    for row in tied:
-        if row.theirs in names and row.same_as in names:
-            first, second = names[row.same_as], names[row.theirs]
-            if not torch.equal(store.tensor(first), store.tensor(second)):
-                raise ValueError(
-                    f"{store.directory}: config.json ties {second!r} to {first!r}, and the file holds two different tensors"
-                )
-    return tuple(row.theirs for row in tied)

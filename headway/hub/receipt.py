@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 BLOCK = 2**20  # bytes copied at a time, where a tensor has to be copied to be hashed
 
@@ -23,6 +23,7 @@ class Receipt:
     parameters: int
     dtype: str
     hash: str
+    asked: tuple[str, ...] = ()  # settings of decoding that the directory suggests: whoever decodes sets them, or not
 
     def __str__(self) -> str:
         """One line.
@@ -34,6 +35,7 @@ class Receipt:
             f"{self.path}: {self.family}, {self.parameters:,} parameters in {self.dtype}; tensors: {self.expected} "
             f"expected, {self.found} found, {len(self.tied)} tied, {len(self.unused)} unused, {len(self.missing)} "
             f"missing; hash {self.hash[:12]}"
+            + (f"; suggested for decoding, not followed: {', '.join(self.asked)}" if self.asked else "")
         )
 
 
@@ -49,9 +51,17 @@ class Hasher:
         # In blocks: a tensor that lies the other way round in its file is never copied as a whole.
         rows = max(1, BLOCK * len(tensor) // max(1, tensor.nbytes)) if tensor.ndim else 1
         for block in [tensor] if tensor.is_contiguous() else tensor.split(rows):
-            digest.update(memoryview(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+            digest.update(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
         self._digests[name] = digest.hexdigest()
 
     def hexdigest(self) -> str:
         lines = "\n".join(f"{name} {self._digests[name]}" for name in sorted(self._digests))
         return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def hash_of(model: nn.Module) -> str:
+    """The hash of a model's weights: what a receipt says after it was saved and loaded."""
+    hasher = Hasher()
+    for name, parameter in model.named_parameters():
+        hasher.add(name, parameter)
+    return hasher.hexdigest()

@@ -12,9 +12,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
+from headway.hub.card import card
 from headway.hub.family import Family, family_named
 from headway.hub.load import DECODING
-from headway.hub.receipt import Hasher
+from headway.hub.receipt import hash_of
 from headway.hub.store import HASH, INDEX, WEIGHTS
 from headway.hub.table import Entry
 
@@ -43,6 +44,7 @@ def save(
         write(whole, shard)
         if tokenizer is not None:
             tokenizer.save(whole)
+        (whole / "README.md").write_text(card(model, target.name), encoding="utf-8")
         _share(whole)
         if target.exists():
             target.replace(Path(made) / "old")
@@ -93,9 +95,7 @@ def write_model(family: Family, model: nn.Module, directory: Path, shard: int) -
 
 
 def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]:
-    ours, hasher = {name: parameter.detach() for name, parameter in model.named_parameters()}, Hasher()
-    for name, tensor in ours.items():
-        hasher.add(name, tensor)
+    ours = {name: parameter.detach() for name, parameter in model.named_parameters()}
     table = [row for row in family.table(model.config) if isinstance(row, Entry)]
     unsaid = set(ours) - {name for entry in table for name in entry.names}
     if unsaid:
@@ -106,7 +106,7 @@ def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]
         family.exported(entry.theirs, model.config): entry.backwards([ours[name] for name in entry.names])
         for entry in table
     }
-    return named, hasher.hexdigest()
+    return named, hash_of(model)
 
 
 def write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shard: int) -> None:

@@ -15,6 +15,7 @@ from headway.data.files import read_json
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 HASH = "headway_hash"  # where a file that we wrote says what it holds
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+POINTER = b"version https://git-lfs"
 FLOATS = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
 }  # fmt: skip
@@ -37,6 +38,7 @@ class Store:
         self._stack = ExitStack()
         self._open: dict[str, Any] = {}
         self.headers: dict[str, Header] = {}
+        self.absent: dict[str, str] = {}  # names in the index that no file holds, and which it says does
         self.said: str | None = None  # the hash that the writer noted
         try:
             self._read_headers()
@@ -73,9 +75,14 @@ class Store:
                 raise ValueError(f"{where} names {file!r}, which is not a file of its own directory")
             self._read_file(file)
         self.said = (index.get("metadata") or {}).get(HASH)
+        self.absent = {name: file for name, file in places.items() if name not in self.headers}
         for name, file in places.items():
-            if name not in self.headers or self.headers[name].file != file:
-                raise ValueError(f"{where} says that {file} holds {name!r}, and it does not")
+            if name in self.headers and self.headers[name].file != file:
+                raise ValueError(f"{where} says that {file} holds {name!r}, and {self.headers[name].file} does")
+        if (self.directory / WEIGHTS).exists() and WEIGHTS not in places.values():
+            raise ValueError(
+                f"{self.directory} holds {WEIGHTS} and {INDEX} with other files: take away what is not the model"
+            )
 
     def _read_file(self, file: str) -> None:
         path = self.directory / file
@@ -85,7 +92,7 @@ class Store:
             # Entered here, left together with the store.
             opened = self._stack.enter_context(safe_open(path, framework="pt"))
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+            raise ValueError(f"{path} is not a whole safetensors file: {_why(path, error)}") from None
         self._open[file] = opened
         self.said = (opened.metadata() or {}).get(HASH)
         for name in opened.keys():  # noqa: SIM118 (not a dict)
@@ -93,6 +100,13 @@ class Store:
                 raise ValueError(f"{name!r} stands in {self.headers[name].file} and again in {file}")
             part = opened.get_slice(name)
             self.headers[name] = Header(file, tuple(part.get_shape()), part.get_dtype())
+
+
+def _why(path: Path, error: Exception) -> str:
+    """A clone without large files leaves a few lines of text where each of them should be."""
+    with path.open("rb") as file:
+        pointer = file.read(len(POINTER)) == POINTER
+    return "it is a pointer of git-lfs (`git lfs pull` brings the file)" if pointer else str(error)
 
 
 def _nothing_here(directory: Path) -> str:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from headway.config import Additive, AttentionConfig, Softmax
 from headway.nn.places import shifted
 from headway.nn.quarantine import Projection, zero_padding
-from headway.nn.state import Cross, Growing, Rolling, State, reach_of
+from headway.nn.refuse import check_inputs, check_state
+from headway.nn.state import Cross, Growing, State
 from headway.nn.together import Whole, lay_together, places_of, whole_of
 from headway.ops.attention import Call, attend_call, build
 from headway.ops.linear import linear
@@ -68,8 +69,8 @@ class Attention(nn.Module):
         `turn` is the rotation of `positions` where a stack has made it once for all its layers.
         """
         mask = allowed(mask) if isinstance(mask, Tensor) else mask
-        self._check(x, source, state)
-        self._check_state(state, source)
+        check_inputs(self.config, x, source, state)
+        check_state(self.config, state, source)
         if source is not None and self.config.rotary is not None and (positions is None or source_positions is None):
             raise ValueError(
                 "rotary cross-attention compares positions of two texts: pass positions and source_positions"
@@ -184,36 +185,6 @@ class Attention(nn.Module):
     def _turned(self, x: Tensor, turn: RotaryTable | None) -> Tensor:
         rotary = self.config.rotary
         return x if turn is None or rotary is None else apply_rotary(x, turn, interleaved=rotary.interleaved)
-
-    def _check_state(self, state: State | None, source: Tensor | None) -> None:
-        """Refuse a cache that cannot hold what this layer needs."""
-        c = self.config
-        if state is None or (isinstance(state, Cross) and (source is not None or state.source is not None)):
-            return
-        if isinstance(state, Cross) or source is not None:
-            raise ValueError("a Cross state holds a source; self-attention needs a Growing, Rolling or Recurrent one")
-        if not c.causal:
-            raise ValueError("only causal attention can be read with a cache: earlier outputs would change otherwise")
-        if isinstance(state, Rolling) and not 0 < reach_of(c) <= state.window:
-            raise ValueError(
-                f"a Rolling state of {state.window} tokens is too short for this layer: use new_state(...)"
-            )
-
-    def _check(self, x: Tensor, source: Tensor | None, state: State | None) -> None:
-        c, held = self.config, state is not None and state.source is not None
-        for name, rows in (("x", x), ("source", source)):
-            if rows is not None and (not isinstance(rows, Tensor) or rows.ndim != 3):
-                raise ValueError(
-                    f"{name} has three axes, B L D; this one is {getattr(rows, 'shape', type(rows).__name__)}"
-                )
-        if x.shape[-1] != c.width:
-            raise ValueError(f"this layer takes width {c.width}, and x has width {x.shape[-1]}")
-        if source is None and not held and c.source_width != c.width:
-            raise ValueError(f"this layer attends to a source of width {c.source_width}; pass it as source=")
-        if source is not None and source.shape[-1] != c.source_width:
-            raise ValueError(
-                f"this layer attends to a source of width {c.source_width}, and source has width {source.shape[-1]}"
-            )
 
 
 def _split(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B H L K"]:

@@ -2,41 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from headway.nn.columns import Columns, after, aligned, check_rows, refuse_gradients, refuse_tables
 from headway.ops.attention import Call
-from headway.ops.attention.call import learning
 from headway.ops.attention.guard import finite
 from headway.ops.mask import padding
 from headway.ops.mask.kernel import kept_keys, without_padding
-from headway.ops.mask.places import Given, Packed, Segments
 
 Core = Callable[[Call], Tensor]
-
-
-@dataclass
-class Columns:
-    """One column for each token taken in, the same for all rows; `keep` tells whose it really is."""
-
-    k: Float[Tensor, "B G M K"]
-    v: Float[Tensor, "B G M W"]
-    positions: Int[Tensor, "B M"]
-    keep: Bool[Tensor, "B M"]
-
-    def each(self, change: Callable[[Tensor, int], Tensor]) -> "Columns":
-        """The same change for all four, given the axis that counts columns."""
-        return Columns(change(self.k, 2), change(self.v, 2), change(self.positions, 1), change(self.keep, 1))
-
-    def put(self, new: "Columns", at: int) -> None:
-        """Overwrite the columns from `at` on."""
-        end = at + new.k.shape[2]
-        self.k[:, :, at:end], self.v[:, :, at:end] = new.k, new.v
-        self.positions[:, at:end], self.keep[:, at:end] = new.positions, new.keep
 
 
 class Held(ABC):
@@ -96,7 +74,7 @@ class Held(ABC):
         self._settle()
         other._settle()
         total = max(self.columns, other.columns)
-        ours, theirs = _aligned(self._now(), total), _aligned(other._now(), total)
+        ours, theirs = aligned(self._now(), total), aligned(other._now(), total)
         pairs = [torch.cat([getattr(ours, field.name), getattr(theirs, field.name)]) for field in fields(Columns)]
         self._ragged = self._ragged or other._ragged or self.columns != other.columns
         self._finite = self._finite and other._finite
@@ -107,13 +85,13 @@ class Held(ABC):
     def write(self, call: Call, at: int) -> None:
         """Put the call's keys and values into the columns from `at` on."""
         refuse_gradients(call)
-        _refuse_tables(call)
+        refuse_tables(call)
         self._settle()
         new = self._new(call)
         buffer = self._room(new, at + new.k.shape[2])
         buffer.put(new, at)
         self._finite = self._finite and finite(new.k)
-        self._next = _after(self._next, new.positions, new.keep)
+        self._next = after(self._next, new.positions, new.keep)
         self._foresee()
 
     def advance(self, k: Float[Tensor, "B G 1 K"], v: Float[Tensor, "B G 1 W"]) -> Columns:
@@ -123,7 +101,7 @@ class Held(ABC):
         """
         at = self.columns
         if self._buffer is None or at == self._buffer.k.shape[2]:
-            places = self.following(1).to(k.device).expand(k.shape[0], -1)
+            places = (self._next[:, None] + self._steps).to(k.device).expand(k.shape[0], -1)
             self._room(Columns(k, v, places, torch.ones_like(places, dtype=torch.bool)), at + 1)
             self._settle()
             self._next = self._next.to(k.device).expand(k.shape[0])
@@ -205,45 +183,3 @@ class Held(ABC):
         """Room for `capacity` columns; the system gives memory to those that are written, not to those reserved."""
         size = self.capacity
         return like.each(lambda x, axis: x.new_empty(*x.shape[:axis], size, *x.shape[axis + 1 :]))
-
-
-def refuse_gradients(call: Call) -> None:
-    if learning(call.k, call.v):
-        raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
-
-
-def _refuse_tables(call: Call) -> None:
-    """Tables are over this call's keys; with a cache nobody could say which of the held ones they mean."""
-    parts = () if call.mask is None else call.mask.parts()
-    if any(isinstance(part, Given | Packed | Segments) for part in parts) or isinstance(call.bias, Tensor):
-        raise ValueError(
-            "with a cache, masks and biases relate positions (causal, window, ALiBi, …) or declare padding: a table of "
-            "this call's keys does not say which of the held ones it means"
-        )
-
-
-def check_rows(rows: Tensor, count: int) -> None:
-    whole = isinstance(rows, Tensor) and rows.ndim == 1 and rows.dtype == torch.long
-    if not whole or (len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < count)):
-        raise ValueError(f"select takes a tensor of whole row numbers from 0 to {count - 1}, not {rows}")
-
-
-def following_position(before: Int[Tensor, " b"], call: Call) -> Int[Tensor, " B"]:
-    """The position after the last real token of each row, once the call is read."""
-    batch, keys, device = call.k.shape[0], call.k.shape[2], call.k.device
-    keep = None if call.mask is None else kept_keys(call.mask)
-    keep = torch.ones(1, keys, dtype=torch.bool, device=device) if keep is None else keep
-    places = call.key_positions
-    places = before.to(device)[:, None] + torch.arange(keys, device=device) if places is None else places
-    return _after(before.to(device), places.expand(batch, -1), keep.expand(batch, -1))
-
-
-def _after(before: Tensor, positions: Int[Tensor, "B M"], keep: Bool[Tensor, "B M"]) -> Int[Tensor, " B"]:
-    last = torch.where(keep, positions, -1).amax(-1) + 1
-    return torch.maximum(before.expand(len(last)), last)
-
-
-def _aligned(columns: Columns, total: int) -> Columns:
-    """Empty columns on the left, so that the newest tokens stand side by side."""
-    missing = total - columns.k.shape[2]
-    return columns.each(lambda x, axis: F.pad(x, (0, 0, missing, 0) if axis == 2 else (missing, 0)))

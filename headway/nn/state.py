@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.config import AttentionConfig, Linear, Local, sides
-from headway.nn.held import Columns, Core, Held, check_rows, following_position, refuse_gradients
+from headway.nn.columns import Columns, check_rows, following_position, refuse_gradients
+from headway.nn.held import Core, Held
 from headway.ops.attention import Call
 from headway.ops.attention.linear import running
 from headway.ops.mask.kernel import kept_keys

@@ -36,8 +36,8 @@ class Rules:
         return self.top_k[row] == 0 and (self.top_p[row] < 1 or self.min_p[row] == 0)
 
     def of(self, rows: Sequence[int]) -> "Rules":
-        columns = (self.temperature, self.top_k, self.top_p, self.min_p)
-        return Rules(*([column[row] for row in rows] for column in columns))
+        heat, k, p, min_p = self.temperature, self.top_k, self.top_p, self.min_p
+        return Rules([heat[i] for i in rows], [k[i] for i in rows], [p[i] for i in rows], [min_p[i] for i in rows])
 
 
 @dataclass(frozen=True)
@@ -84,22 +84,22 @@ def moved(z: Float[Tensor, "B C"], line: Cut) -> Float[Tensor, "B 1"]:
 
 
 def _top_k(z: Tensor, rules: Rules) -> Cut:
-    """The line below the first k; a row that asks for all tokens has none."""
-    asked = torch.tensor([k if k < z.shape[1] else 0 for k in rules.top_k], device=z.device)[:, None]
-    count = asked.clamp(min=1)
+    """The line below the first k; a row of k = 0 has none."""
+    asked = torch.tensor(rules.top_k, device=z.device)[:, None]
+    count = asked.clamp(min=1, max=z.shape[1])
     return _ranked(z, count, count, count, rules).where(asked > 0)
 
 
 def _top_p(z: Tensor, rules: Rules, total: Tensor, line: Cut) -> Cut:
     """The line below the last token before which less than p was reached, of what the line before has left."""
-    p, whole = _column(rules.top_p, z), line.level == -math.inf
-    totals = (torch.where(whole, total, _weight(z, z >= x)) for x in (line.level, line.low, line.high))
-    total, most, least = totals
+    p, whole = _column(rules.top_p, z), torch.tensor([k == 0 for k in rules.top_k], device=z.device)[:, None]
+    lines = (line.level, line.low, line.high)
+    total, most, least = (torch.where(whole, total, _weight(z, z >= level)) for level in lines)
     weights = z.exp()
     before = weights.cumsum(-1) - weights
     bounds = (p * total, p * most + TIE * total, p * least - TIE * total)
-    counts = ((before < bound).sum(-1, keepdim=True).clamp(min=1) for bound in bounds)
-    return _ranked(z, *counts, rules).where(p < 1)
+    count, loose, tight = ((before < bound).sum(-1, keepdim=True).clamp(min=1) for bound in bounds)
+    return _ranked(z, count, loose, tight, rules).where(p < 1)
 
 
 def _min_p(z: Tensor, rules: Rules) -> Cut:

@@ -38,7 +38,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     words, found = tokenizer(), {}
     for name, start in (("llama", None), ("bart", 3)):
         special = Special(end=(97,), start=start)
-        config = CONFIGS[name].model_copy(update={"vocabulary": words.size, "special": special, "length": 61})
+        config = CONFIGS[name].model_copy(update={"vocabulary": words.size, "special": special, "length": 31})
         found[name] = tmp_path_factory.mktemp(name)
         headway.save(fresh(config, seed=1, std=0.3), found[name], tokenizer=words)
     found["mute"] = tmp_path_factory.mktemp("mute")
@@ -117,7 +117,7 @@ def test_a_stop_string_ends_the_text(directories: dict[str, Path], capsys: pytes
 
 
 def test_beams_answer_a_source(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["generate", str(directories["bart"]), "--prompt", "the cat", "--max-tokens", "6", "--beams", "3"]
+    call = ["generate", str(directories["bart"]), "--prompt", "the cat", "--max-tokens", "6", "--beam", "3"]
     assert main([*call, "--length-penalty", "0.5", "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)
     model, words, _ = headway.load(directories["bart"])
@@ -130,14 +130,14 @@ def test_beams_answer_a_source(directories: dict[str, Path], capsys: pytest.Capt
 
 
 MISTAKES = {
-    "do not fit into the model's 61 positions": ("llama", ["--prompt", "x", "--max-tokens", "80"]),
+    "do not fit into the model's 31 positions": ("llama", ["--prompt", "x", "--max-tokens", "80"]),
     "cannot slide past its length": ("llama", ["--prompt", "x", "--past-length", "slide"]),
     "Request cannot take top_p=2.0": ("llama", ["--prompt", "x", "--top-p", "2"]),
     "the prompt is empty": ("llama", ["--prompt", "", "--max-tokens", "3"]),
     "has no tokenizer": ("mute", ["--prompt", "x"]),
     "leave temperature of the request at its default": (
         "bart",
-        ["--prompt", "x", "--beams", "2", "--temperature", "1"],
+        ["--prompt", "x", "--beam", "2", "--temperature", "1"],
     ),
     "Did you mean --temperature?": ("llama", ["--prompt", "x", "--temprature", "1"]),
 }
@@ -156,7 +156,7 @@ def test_a_mistake_is_one_sentence(
 def test_past_the_length_it_can_stop(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     call = ["generate", str(directories["llama"]), "--prompt", "x", "--max-tokens", "80", "--past-length", "stop"]
     assert main(call) == 0
-    assert "60 tokens, ended by length" in capsys.readouterr().err
+    assert "30 tokens, ended by length" in capsys.readouterr().err
 
 
 def test_pieces_come_in_turn() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -61,6 +61,8 @@ def columns(rules: list[tuple[float, int, float, float]]) -> Rules:
 
 
 @given(rows=rows_of)
+@settings(max_examples=100)
+@example(rows=[([math.log(x) for x in (*[0.05] * 10, 0.25, 0.15, 0.1)], (1.0, 17, 0.5, 0.0), 0.9)])
 def test_every_row_is_drawn_by_its_own_rules(rows: list) -> None:
     """A batch of rows with rules of their own gives what the loops above give for each alone."""
     logits = torch.tensor([row for row, _, _ in rows], dtype=torch.float64)
@@ -82,6 +84,7 @@ def test_every_row_is_drawn_by_its_own_rules(rows: list) -> None:
     u=st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.5, 0.6, 0.75, 0.9]),
     seed=st.integers(0, 99),
 )
+@settings(max_examples=150)
 def test_a_choice_that_noise_can_change_is_reported(base: list[float], rule: tuple, u: float, seed: int) -> None:
     """Logits with many near ties, thresholds that fall on them, and noise as float32 has it."""
     logits = torch.tensor([base], dtype=torch.float64)
@@ -99,6 +102,23 @@ def test_a_clear_choice_is_not_called_a_tie() -> None:
     assert found.margins.item() == pytest.approx(0.25, abs=1e-3)
     near = draw(logits, Rules([1.0], [3], [1.0], [0.0]), [0.99999])
     assert near.margins.item() < TIE
+
+
+def test_the_likeliest_alone_is_no_tie() -> None:
+    """Every way to leave one token, which leads by 1: nothing else was possible."""
+    logits = torch.tensor([[2.0, 0.5, 1.0]], dtype=torch.float64)
+    for rule in ((1, 1.0, 0.0), (0, 0.1, 0.0), (0, 1.0, 1.0)):
+        found = draw(logits, columns([(1.0, *rule)]), [0.99])
+        assert (found.tokens.tolist(), found.margins.tolist()) == ([0], [math.inf])
+
+
+def test_a_probability_that_is_reached_exactly_is_a_tie() -> None:
+    """One half and top-p 0.5: a little more, and the second is let in."""
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64))
+    for p in (0.5 - 1e-6, 0.5 + 1e-6):
+        assert float(draw(logits, columns([(1.0, 0, p, 0.0)]), [0.9]).margins) < TIE
+    for p in (0.49, 0.51):
+        assert float(draw(logits, columns([(1.0, 0, p, 0.0)]), [0.9]).margins) > TIE
 
 
 def test_draws_follow_the_probabilities() -> None:
@@ -131,6 +151,14 @@ def test_rows_are_the_same_in_any_company(monkeypatch: pytest.MonkeyPatch) -> No
     assert together.tokens[::3].tolist() == logits[::3].argmax(-1).tolist()
     monkeypatch.setattr(sample, "CHUNK", 37)  # two rows at once
     assert choose(logits, rules, uniforms).tokens.equal(together.tokens)
+
+
+@pytest.mark.parametrize("k", [0, 3, 5, 7])
+def test_forbidden_tokens_take_no_part(k: int) -> None:
+    """Of seven tokens two are forbidden: top-p looks at the five others, whatever k is."""
+    logits = torch.log(torch.tensor([[0.1, 0.0, 0.4, 0.2, 0.0, 0.25, 0.05]], dtype=torch.float64))
+    found = [int(draw(logits, Rules([1.0], [k], [0.8], [0.0]), [u]).tokens) for u in (0.0, 0.3, 0.6, 0.9)]
+    assert found == [2, 2, 3, 5]
 
 
 def test_greedy_takes_the_first_of_equals() -> None:
