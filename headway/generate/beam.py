@@ -58,7 +58,8 @@ class Search:
     """The beams of one request."""
 
     rule: Beams
-    ends: dict[int, Finish]
+    ends: frozenset[int]
+    stops: frozenset[int]
     most: int
     limit: Finish
     running: list[Beginning] = field(default_factory=lambda: [Beginning((), 0.0)])
@@ -67,7 +68,7 @@ class Search:
     @property
     def candidates(self) -> int:
         """So many that `beams` go on even if each running text may end in every way."""
-        return (1 + len(self.ends)) * self.rule.beams
+        return (1 + len(self.ends | self.stops)) * self.rule.beams
 
     def take(self, totals: Float[Tensor, "R C"], tokens: list[list[int]]) -> list[int]:
         """Go on with the best continuations; which running text each new one continues."""
@@ -78,7 +79,7 @@ class Search:
                 break
             parent, place = divmod(flat, totals.shape[1])
             text = Beginning((*self.running[parent].tokens, tokens[parent][place]), total)
-            finish = self.ends.get(text.tokens[-1], self.limit if len(text.tokens) == self.most else None)
+            finish = self.finish(text)
             if finish is None and len(running) < self.rule.beams:
                 running.append(text)
                 parents.append(parent)
@@ -87,6 +88,13 @@ class Search:
         self.finished = sorted(self.finished, key=lambda one: -one[0])[: self.rule.beams]
         self.running = running if not running or self._goes_on(running) else []
         return parents if self.running else []
+
+    def finish(self, text: Beginning) -> Finish | None:
+        if text.tokens[-1] in self.ends:
+            return "end"
+        if text.tokens[-1] in self.stops:
+            return "stop"
+        return self.limit if len(text.tokens) == self.most else None
 
     def _goes_on(self, running: list[Beginning]) -> bool:
         """Whether a running text may still enter the finished ones; the first of them has the best chance."""
@@ -120,17 +128,12 @@ def beam(
         _plain(request)
     prompts = [reader.prompt(request) for request in requests]
     searches = [
-        Search(rule, _ends(reader, request), *reader.most(request, prompt))
+        Search(rule, frozenset(reader.special.end), frozenset(request.stop_tokens), *reader.most(request, prompt))
         for request, prompt in zip(requests, prompts, strict=True)
     ]
     if searches:
         _run(reader, searches, prompts)
     return [_results(reader, search, prompt) for search, prompt in zip(searches, prompts, strict=True)]
-
-
-def _ends(reader: Reader, request: Request) -> dict[int, Finish]:
-    stops: dict[int, Finish] = dict.fromkeys(request.stop_tokens, "stop")
-    return stops | dict.fromkeys(reader.special.end, "end")
 
 
 def _run(reader: Reader, searches: list[Search], prompts: list[tuple[int, ...]]) -> None:
@@ -167,7 +170,7 @@ def _results(reader: Reader, search: Search, prompt: tuple[int, ...]) -> list[Re
     found = []
     for score, finish, text in search.finished:
         pieces = pieces_of(reader, prompt, raw)
-        shown = text.tokens[:-1] if text.tokens[-1] in search.ends else text.tokens
+        shown = text.tokens[:-1] if finish in ("end", "stop") else text.tokens
         words = "" if pieces is None else "".join(map(pieces.add, shown)) + pieces.finish()
         found.append(Result(text.tokens, words, finish, score=score))
     return found

@@ -44,7 +44,7 @@ class FeedForward(nn.Module):
         if x.shape[-1] != self.width:
             raise ValueError(f"a feed-forward of width {self.width} got rows of width {x.shape[-1]}")
         hidden = self._act(self.up(x)) if self.gate is None else self._act(self.gate(x)) * self.up(x)
-        return self.down(F.dropout(hidden, self.dropout, self.training))
+        return self.down(F.dropout(hidden, self.dropout) if self.training else hidden)
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}, dropout={self.dropout}"

@@ -1,8 +1,8 @@
-"""x Wᵀ + b for few rows, as in decoding: bound by reading W, so every core has to read a part of it.
+"""x Wᵀ + b where torch is slower than it need be: few rows, and half precision without a unit for it.
 
-torch gives a product of one row to a single core, and one of a few rows to a kernel that copies W first. Cut into a
-batch of products with the rows of W shared out, the same memory is read at one and a half to twice the rate
-(docs/log.md).
+A product of few rows, as in decoding, is bound by reading W, so every core has to read a part of it. torch gives a product
+of one row to a single core, and one of a few rows to a kernel that copies W first. Cut into a batch of products with the
+rows of W shared out, the same memory is read at one and a half to twice the rate (docs/log.md).
 """
 
 from functools import lru_cache
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 FEW = 128  # rows of x: with more, torch's own product is as fast
+MANY = 16  # rows of x: with more, half precision goes by way of float32 where the processor has no unit for it
 SHARE = 192  # rows of W in a part, about; fewer cost more in calls than they gain
 
 
@@ -24,7 +25,10 @@ def linear(
     >>> linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 7.0]]
     """
-    rows = x.numel() // weight.shape[1]
+    rows = x.numel() // weight.shape[1] if weight.shape[1] else 0
+    if rows > MANY and _slow_here(x, weight):
+        wide = F.linear(x.float(), weight.float(), None if bias is None else bias.float())
+        return wide.to(x.dtype)
     if not 0 < rows <= FEW or not _suits(x, weight):
         return F.linear(x, weight, bias)
     count = parts(weight.shape[0])
@@ -55,6 +59,20 @@ def _suits(x: Tensor, weight: Tensor) -> bool:
         and weight.is_contiguous()
         and x.is_contiguous()
     )
+
+
+def _slow_here(x: Tensor, weight: Tensor) -> bool:
+    """Whether this processor has no unit for products of this precision, and nobody wants gradients of one."""
+    half = x.dtype == torch.float16 or (x.dtype == torch.bfloat16 and not native_bfloat16())
+    return half and x.device.type == "cpu" and weight.dtype == x.dtype and not torch.is_grad_enabled()
+
+
+@lru_cache
+def native_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16 matrices itself (avx512_bf16 or AMX)."""
+    from torch import cpu
+
+    return bool(cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported())
 
 
 @lru_cache

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from headway.ops.linear import FEW, linear, parts
+from headway.ops.linear import FEW, MANY, linear, parts
 
 
 @pytest.mark.parametrize("shape", [(1,), (5,), (FEW,), (FEW + 1,), (2, 3), (1, 1), (0,), ()])
@@ -41,3 +41,15 @@ def test_gradients_are_torchs() -> None:
 @pytest.mark.parametrize("rows", [1, 2, 7, 191, 193, 384, 50257, 768, 3072, 32000, 128256])
 def test_parts_are_equal(rows: int) -> None:
     assert rows % parts(rows) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [1, 5, MANY + 1, 211])
+def test_half_precision_is_rounded_once_where_it_goes_by_way_of_float32(dtype: torch.dtype, rows: int) -> None:
+    x, weight, bias = torch.randn(rows, 67).to(dtype), torch.randn(2 * 199, 67).to(dtype), torch.randn(398).to(dtype)
+    with torch.no_grad():
+        found = linear(x, weight, bias)
+    exact = F.linear(x.double(), weight.double(), bias.double())
+    step = torch.finfo(dtype).eps
+    assert found.dtype == dtype
+    assert bool(((found.double() - exact).abs() <= step * exact.abs() + 4 * step).all())

@@ -12,6 +12,7 @@ from headway.ops.attention.call import Call
 from headway.ops.attention.explicit import bias_at
 from headway.ops.attention.guard import learns
 from headway.ops.attention.tiles import Tile, length
+from headway.ops.linear import native_bfloat16
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import Kernel, kept_keys, without_padding
 from headway.ops.mask.pairs import take
@@ -26,16 +27,9 @@ def working_dtype(call: Call) -> torch.dtype:
         return torch.float32  # the kernel would round the bias to the precision of q
     if call.q.device.type != "cpu":
         return call.q.dtype
-    if call.q.dtype == torch.bfloat16 and (not learns(call) or _native_bfloat16()):
+    if call.q.dtype == torch.bfloat16 and (not learns(call) or native_bfloat16()):
         return call.q.dtype
     return torch.float32
-
-
-@lru_cache
-def _native_bfloat16() -> bool:
-    from torch import cpu
-
-    return bool(cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported())
 
 
 def fused(call: Call, kernel: Kernel) -> Tensor:
