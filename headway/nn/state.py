@@ -79,7 +79,8 @@ class Rolling(Held):
             return core(self.whole(call))
         self.write(call, self.columns)
         found = core(self.whole(call))
-        self._forget()
+        if padded or self.columns > self.window:
+            self._forget()
         return found
 
     def join(self, other: Held) -> None:
@@ -97,15 +98,12 @@ class Rolling(Held):
         self._oldest = 0
 
     def _forget(self) -> None:
-        """Keep the newest `window` real tokens of each row, oldest first."""
-        if self.columns <= self.window:
-            return
+        """Keep the newest `window` real tokens of each row, oldest first; padding counts as older than all of them."""
         now = self._now()
         order = torch.where(now.keep, now.positions, torch.iinfo(torch.long).min).argsort(dim=-1, stable=True)
         newest = order[:, -self.window :]
-        self._buffer = now.each(lambda x, axis: _gather(x, newest, axis))
-        self.columns = self.capacity = self.window
-        self._oldest = 0
+        self.columns, self.capacity, self._oldest = newest.shape[1], self.window, 0
+        self._hold(now.each(lambda x, axis: _gather(x, newest, axis)))
 
 
 def _gather(x: Tensor, columns: Int[Tensor, "B S"], axis: int) -> Tensor:
