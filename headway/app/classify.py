@@ -1,6 +1,7 @@
 """Texts or pictures in, classes out: a window of inputs at a time, sorted by length within it, in the order given."""
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,13 +29,14 @@ class Item:
     pair: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Classifier:
     """Inputs to logits; what one of them gets does not depend on the others."""
 
     model: Any
     tokenizer: Tokenizer | None
     cut: bool = False  # a text that is too long, instead of refusing it
+    shortened: int = 0  # texts so far that were cut
 
     @classmethod
     def of(cls, loaded: Loaded, *, cut: bool = False) -> "Classifier":
@@ -58,7 +60,7 @@ class Classifier:
 
     def items(self, files: Sequence[Path]) -> Iterator[Item]:
         """What the files hold: lines of text, or pictures; `-`, or none, is stdin."""
-        return _pictures(files or [Path("-")]) if self.sees else _texts(files or [Path("-")])
+        return _items(files or [Path("-")], self.sees)
 
     def run(
         self, items: Iterator[Item], *, batch: int, progress: Callable[[int], None]
@@ -88,10 +90,8 @@ class Classifier:
         return self._see(items, batch) if self.sees else self._read(items, batch)
 
     def _see(self, items: Sequence[Item], batch: int) -> Float[Tensor, "N C"]:
-        from headway.data.image import read_image
-
         parts = [items[start : start + batch] for start in range(0, len(items), batch)]
-        images = (torch.stack([read_image(item.text, self.model.config) for item in part]) for part in parts)
+        images = (torch.stack([_picture(item, self.model.config) for item in part]) for part in parts)
         return torch.cat([self.model(part).float() for part in images])
 
     def _read(self, items: Sequence[Item], batch: int) -> Float[Tensor, "N C"]:
@@ -113,6 +113,7 @@ class Classifier:
             engine.enable_truncation(max_length=most)
         found = engine.encode_batch([item.text if item.pair is None else (item.text, item.pair) for item in items])
         engine.no_truncation()
+        self.shortened += sum(bool(one.overflowing) for one in found)
         for item, length in zip(items, (len(one.ids) for one in found), strict=True):
             if length > most:
                 raise ValueError(f"{item.where} has {length} tokens, and the model reads {most}: shorten it, or pass "
@@ -127,10 +128,39 @@ def _padded(rows: list[list[int]]) -> Int[Tensor, "B L"]:
     return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
 
 
+def check(files: Sequence[Path], kind: str) -> None:
+    """Refuse input that a model of this kind cannot read; what can be read only once, such as a pipe, is left alone."""
+    for file in files or [Path("-")]:
+        if str(file) != "-" and file.is_file():
+            deque(_items([file], kind in PICTURES), maxlen=0)
+        elif str(file) == "-" and sys.stdin.buffer.seekable():
+            start = sys.stdin.buffer.tell()
+            deque(_items([file], kind in PICTURES), maxlen=0)
+            sys.stdin.buffer.seek(start)
+
+
+def _items(files: Sequence[Path], sees: bool) -> Iterator[Item]:
+    return _pictures(files) if sees else _texts(files)
+
+
+def _picture(item: Item, config: Any) -> Float[Tensor, "C Y X"]:
+    from headway.data.image import read_image
+
+    try:
+        return read_image(item.text, config)
+    except ValueError as error:
+        raise ValueError(str(error) if item.where == item.text else f"{item.where}: {error}") from None
+
+
 def _pictures(files: Sequence[Path]) -> Iterator[Item]:
+    """Each line of stdin is a path; one without would leave a result out, and the lines would no longer correspond."""
     for file in files:
-        named = _lines(file) if str(file) == "-" else [(str(file), str(file))]
-        yield from (Item(where, path) for where, path in named)
+        for where, path in _lines(file) if str(file) == "-" else [(str(file), str(file))]:
+            if not path:
+                raise ValueError(f"{where} is empty: give the path of a picture")
+            if not Path(path).exists():
+                raise ValueError(f"{where}: there is no file {path}")
+            yield Item(where, path)
 
 
 def _texts(files: Sequence[Path]) -> Iterator[Item]:

@@ -20,19 +20,21 @@ from headway.data.tokenizer import Tokenizer
 from headway.hub.load import Loaded
 from headway.models.sentence import SentenceEncoder
 
-CHUNK = 4096  # lines
+# Lines between two checkpoints: an interruption costs less than this; sorting so many leaves rows well filled.
+CHUNK = 512
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 Form = Callable[[Sequence[str], Vectors], bytes]
 Progress = Callable[[int, int], None]  # lines done, of how many
 
 
-@dataclass(frozen=True)
+@dataclass
 class Embedder:
     """Texts to vectors."""
 
     model: SentenceEncoder
     tokenizer: Tokenizer
     hash: str  # of all that a vector depends on
+    cut: int = 0  # texts so far that had more tokens than the model reads
 
     @classmethod
     def of(cls, loaded: Loaded) -> "Embedder":
@@ -50,6 +52,7 @@ class Embedder:
     def __call__(self, texts: Sequence[str], done: Callable[[int], None] | None = None) -> Vectors:
         tokens = self.tokenizer.encode_all([self.model.config.prompt + text for text in texts])
         found = self.model.encode(tokens, done=done).float().numpy()
+        self.cut += sum(len(text) > self.model.config.limit for text in tokens)
         if not np.isfinite(found).all():
             bad = texts[int(np.argmin(np.isfinite(found).all(1)))]
             raise ValueError(f"the vector of {bad[:40]!r} is not finite: the weights are damaged")
@@ -58,7 +61,7 @@ class Embedder:
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a stream that can be read again; counted and hashed once."""
+    """The lines of a stream that can be read again; counted, hashed and found to be text once."""
 
     stream: BinaryIO
     name: str
@@ -69,24 +72,25 @@ class Lines:
     def of(cls, stream: BinaryIO, name: str) -> "Lines":
         digest, count = hashlib.sha256(), 0
         stream.seek(0)
-        for line in stream:
+        for count, line in enumerate(stream, start=1):
             digest.update(line)
-            count += 1
+            _text(count, line, name)
         return cls(stream, name, count, digest.hexdigest())
 
     def chunks(self, done: int) -> Iterator[list[str]]:
         """Texts, CHUNK at a time, without the first `done`."""
         self.stream.seek(0)
         rows = islice(enumerate(self.stream, start=1), done, None)
-        while chunk := [self._text(number, line) for number, line in islice(rows, CHUNK)]:
+        while chunk := [_text(number, line, self.name) for number, line in islice(rows, CHUNK)]:
             yield chunk
 
-    def _text(self, number: int, line: bytes) -> str:
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            raise ValueError(f"line {number} of {self.name} is not UTF-8 text") from None
-        return text.rstrip("\r\n")
+
+def _text(number: int, line: bytes, name: str) -> str:
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"line {number} of {name} is not UTF-8 text") from None
+    return text.rstrip("\r\n")
 
 
 def as_json_lines(texts: Sequence[str], vectors: Vectors) -> bytes:
@@ -118,9 +122,15 @@ def embed_file(
             say(f"going on after {part.done:,} of {lines.count:,} lines")
         head = _heading(lines.count, embed.model.config.width) if body is _as_numbers else b""
         done = part.begin(head) if part.done is None else part.done
-        for texts in lines.chunks(done):
-            vectors = embed(texts, lambda count, before=done: progress(before + count, lines.count))
-            done = part.add(body(texts, vectors), done + len(texts))
+        embed.cut = part.notes.get("cut", 0)
+        try:
+            for texts in lines.chunks(done):
+                vectors = embed(texts, lambda count, before=done: progress(before + count, lines.count))
+                done = part.add(body(texts, vectors), done + len(texts), cut=embed.cut)
+        except KeyboardInterrupt:
+            kept = f"{part.done or 0:,} of {lines.count:,} lines are kept"
+            say(f"interrupted: {kept}; the same command goes on from there")
+            raise
         if done != lines.count:
             raise ValueError(f"{lines.name} has changed while it was read: begin again")
         part.finish()

@@ -10,6 +10,7 @@ refuses to.
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,10 @@ import torch
 
 
 class Partial:
-    """The steps towards one file; use it in a `with`. `done` is None where there is nothing to go on from."""
+    """The steps towards one file; use it in a `with`. `done` is None where there is nothing to go on from.
+
+    `notes` are numbers that were counted on the way, kept with the last step.
+    """
 
     def __init__(
         self, out: Path, source: Mapping[str, Any], *, overwrite: bool, say: Callable[[str], None] = lambda line: None
@@ -30,6 +34,7 @@ class Partial:
         begun = self.part.exists() and self.record.exists()
         self.file: BinaryIO = self.part.open("r+b" if begun else "ab")
         self.done: int | None = None
+        self.notes: dict[str, int] = {}
         try:
             self._alone()
             self.done = self._resumed(overwrite, say) if begun else None
@@ -51,16 +56,16 @@ class Partial:
         self.file.truncate(0)
         return self.add(head, 0)
 
-    def add(self, data: bytes, done: int) -> int:
+    def add(self, data: bytes, done: int, **notes: int) -> int:
         """One step more; it is on the disk before the record says so."""
         self.file.write(data)
         self.file.flush()
         os.fsync(self.file.fileno())
         fresh = self.record.with_name(self.record.name + ".new")
-        fresh.write_text(
-            json.dumps({**self.source, "done": done, "bytes": self.file.tell(), "setup": _setup()}), "utf-8"
-        )
+        state = {"done": done, "bytes": self.file.tell(), "setup": _setup(), "notes": notes}
+        fresh.write_text(json.dumps({**self.source, **state}), "utf-8")
         fresh.replace(self.record)
+        self.done, self.notes = done, notes
         return done
 
     def finish(self) -> None:
@@ -88,6 +93,7 @@ class Partial:
             raise ValueError(f"{self.part} is shorter than it was: remove {both} to begin again")
         if before["setup"] != _setup():
             say(f"begun with {before['setup']}, now {_setup()}: the last digits may differ from those of one run")
+        self.notes = before.get("notes", {})
         self.file.truncate(before["bytes"])
         self.file.seek(before["bytes"])
         return before["done"]
@@ -95,10 +101,24 @@ class Partial:
 
 def check_place(out: Path, overwrite: bool) -> None:
     """Refuse a place that cannot be written to, if need be before anything else is done."""
-    if out.is_dir() or (out.exists() and not overwrite):
-        raise ValueError(f"{out} exists: choose another place, or add --overwrite")
-    if not out.parent.is_dir():
-        raise ValueError(f"{out.parent} is no directory")
+    try:
+        if out.is_dir():
+            raise ValueError(f"{out} is a directory: choose a file")
+        if out.exists() and not overwrite:
+            raise ValueError(f"{out} exists: choose another place, or add --overwrite")
+        if not out.parent.is_dir():
+            raise ValueError(f"{out.parent} is no directory")
+        _try_to_write(out)
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+def _try_to_write(out: Path) -> None:
+    """Permissions do not tell of every file system, so that a file with a name as long as ours is made and removed."""
+    part = out.with_name(out.name + ".part")
+    if part.exists():
+        part.open("r+b").close()
+    tempfile.NamedTemporaryFile(dir=out.parent, prefix=part.name).close()
 
 
 def _setup() -> str:

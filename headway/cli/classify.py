@@ -26,7 +26,8 @@ def classify(
     with tabs between. A model that scores each class for itself gives
     probabilities that need not add up to 1; one that was trained on values
     gives those, in the order of its classes. A result does not depend on
-    what else is in the file.
+    what else is in the file. An empty line is a text like any other; among
+    paths of pictures it is a mistake.
 
     For example:
 
@@ -45,7 +46,7 @@ def classify(
     batch
         How many inputs to compute together.
     cut
-        Read the beginning of a text that is too long for the model, instead of refusing it.
+        Read the beginning of a text that is too long for the model instead of refusing it; the end says how many.
     dtype
         Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
     json
@@ -56,19 +57,25 @@ def classify(
             raise ValueError(f"--{name} is at least 1, not {value}")
     _check_readable(files)
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.classify import Classifier
+    from headway.app.classify import Classifier, check
     from headway.hub import load, target
 
-    loaded = load(target.directory(directory), dtype=dtype)
+    place = target.directory(directory)
+    check(files, target.Directory(place).config.kind)
+    loaded = load(place, dtype=dtype)
     classifier = Classifier.of(loaded, cut=cut)
     _say(str(loaded.receipt))
-    for item, classes in classifier.run(
-        classifier.items(files), batch=batch, progress=lambda done: _say(f"{done:,} classified")
-    ):
+    count, inputs = 0, classifier.items(files)
+    results = classifier.run(inputs, batch=batch, progress=lambda done: _say(f"{done:,} classified"))
+    for item, classes in results:
+        count += 1
         if json:
             print(json_format.dumps(_row(item, classes, classifier, top), ensure_ascii=False))
         else:
             print("\t".join(f"{label}\t{value:.4f}" for label, value in classes[:top]))
+    if cut and not classifier.sees:
+        most = classifier.model.config.length
+        _say(f"cut to {most} tokens, the most that this model reads: {classifier.shortened:,} of {count:,} lines")
     return 0
 
 

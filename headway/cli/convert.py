@@ -1,6 +1,8 @@
 """`headway convert`: a model read from one directory and written to another."""
 
 import sys
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,8 +15,8 @@ Dtype = Literal["bfloat16", "float32", "float16", "float64"]
 
 
 def convert(
-    source: Path,
-    destination: Path,
+    source: str,
+    destination: str,
     /,
     *,
     dtype: Dtype | None = None,
@@ -22,8 +24,8 @@ def convert(
 ) -> int:
     """Read a model, check every tensor, and write it in its layout.
 
-    The receipt of what was read goes to stderr. The directory is made beside its place and moved there when it is
-    whole, so that nothing half-written stays.
+    The receipt of what was read goes to stderr, then the hash of what was written. The directory is made beside its
+    place and moved there when it is whole, so that nothing half-written stays.
 
     For example:
 
@@ -34,26 +36,30 @@ def convert(
     source
         A directory with config.json and model.safetensors (or shards and their index).
     destination
-        Where to write; it must not exist, or be empty.
+        Where to write; it must not exist, or be empty, and lies outside the source.
     dtype
         Of the weights; as they are stored by default.
     overwrite
-        Replace the model that stands there.
+        Replace the model that stands there; refused where other files lie beside it.
     """
-    _check(source, destination, overwrite)
     # torch takes seconds to import, and --help must not wait for it
     import headway
+    from headway.hub.save import check_place
     from headway.hub.target import directory
 
-    place = directory(str(source))
+    place = directory(source)
+    if destination:  # pathlib takes an empty path for the directory one is in
+        _check_apart(place, Path(destination))
+    check_place(destination, overwrite, how="add --overwrite")
     before = stored(place)
     after = before if dtype is None else dtype
     model, tokenizer, receipt = headway.load(place, dtype=after)
-    print(receipt, file=sys.stderr)
+    print(replace(receipt, dtype=before), file=sys.stderr)  # its hash is of what is stored, so is its dtype
     if after != before:
         _check_range(model, after)
-    headway.save(model, destination.resolve(), tokenizer=tokenizer, overwrite=overwrite)
-    print(f"{destination}: written in {after}", file=sys.stderr)
+    headway.save(model, destination, tokenizer=tokenizer, overwrite=overwrite)
+    none = f"; no tokenizer, as none was found in {source}" if tokenizer is None else ""
+    print(f"{destination}: written in {after}; hash {_hash(model)[:12]}{none}", file=sys.stderr)
     return 0
 
 
@@ -67,19 +73,25 @@ def stored(directory: Path) -> str:
     return next((str(FLOATS[kind]).removeprefix("torch.") for kind in FLOATS if kind in kinds), "float32")
 
 
-def _check(source: Path, destination: Path, overwrite: bool) -> None:
-    if not destination.exists():
-        return
-    if not destination.is_dir():
-        raise ValueError(f"{destination} is a file: a model is written into a directory")
-    if not any(destination.iterdir()):
-        return
-    if not overwrite:
-        raise ValueError(f"{destination} is not empty: choose another place, or add --overwrite")
-    if not any((destination / name).is_file() for name in ("config.json", "modules.json")):
-        raise ValueError(f"{destination} is not empty and holds no model: --overwrite replaces models alone")
-    if source.resolve() != destination.resolve() and source.resolve().is_relative_to(destination.resolve()):
-        raise ValueError(f"{source} lies in {destination}, and would be lost with it: choose another place")
+def _check_apart(source: Path, destination: Path) -> None:
+    """Refuse two places that are one, or of which one holds the other."""
+    one, other = source.resolve(), destination.resolve()
+    if one == other:
+        raise ValueError(f"{source} and {destination} are one directory: choose another place")
+    for inner, outer in ((source, destination), (destination, source)):
+        if inner.resolve().is_relative_to(outer.resolve()):
+            raise ValueError(f"{inner} lies in {outer}: choose a place beside the source, not in it or around it")
+
+
+def _hash(model: "torch.nn.Module") -> str:
+    """What the receipt of a later load says; a sentence encoder's is of its encoder and of its linear map."""
+    from headway.hub.receipt import hash_of
+    from headway.models.sentence import SentenceEncoder
+
+    if not isinstance(model, SentenceEncoder):
+        return hash_of(model)
+    first = hash_of(model.encoder)
+    return first if model.dense is None else sha256(f"{first} {hash_of(model.dense)}".encode()).hexdigest()
 
 
 def _check_range(model: "torch.nn.Module", dtype: str) -> None:

@@ -1,15 +1,19 @@
 """`headway embed`: lines in, vectors out."""
 
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
+
+TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
 
 def embed(
@@ -24,9 +28,12 @@ def embed(
     """One vector for each line of text, by a sentence encoder.
 
     Lines are sorted by length and packed without padding; vectors stand in
-    the order of the lines. A run that was interrupted goes on where it
-    stopped when the same command is given again, and the file is the same to
-    the byte. Nothing half-written ever has the name of the result.
+    the order of the lines. A line with more tokens than the model reads is
+    cut to those that it reads; how many were is said at the end.
+
+    A run into a file that was interrupted goes on where it stopped when the
+    same command is given again (512 lines are one step), and the file is the
+    same to the byte. Nothing half-written ever has the name of the result.
 
     For example:
 
@@ -47,43 +54,86 @@ def embed(
     dtype
         Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
     """
-    with _opened(file) as stream:
-        # torch takes seconds to import, and --help must not wait for it
-        from headway.app.embed import Embedder, Lines, as_json_lines, embed_file, form_of
-        from headway.app.partial import check_place
-        from headway.hub import load
-
-        if out is not None:
-            form_of(out)
-            check_place(out, overwrite)
-        loaded = load(directory, dtype=dtype)
-        embedder = Embedder.of(loaded)
-        _say(str(loaded.receipt))
-        lines, clock = Lines.of(stream, _name(file)), Clock()
-        if out is not None:
-            embed_file(embedder, lines, out, overwrite=overwrite, progress=clock, say=_say)
-        else:
-            for texts in lines.chunks(0):
-                sys.stdout.write(as_json_lines(texts, embedder(texts)).decode())
-        _say(f"{lines.count:,} lines, {embedder.model.config.width} numbers each" + (f": {out}" if out else ""))
+    try:
+        with _opened(file) as stream, _terminable():
+            _embed(directory, stream, _name(file), out=out, overwrite=overwrite, dtype=dtype)
+    except Terminated:
+        return TERMINATED
     return 0
 
 
+def _embed(
+    directory: Path, stream: BinaryIO, name: str, *, out: Path | None, overwrite: bool, dtype: str | None
+) -> None:
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.app.embed import Embedder, Lines, embed_file, form_of
+    from headway.app.partial import check_place
+    from headway.hub import load
+
+    if out is not None:
+        form_of(out)
+        check_place(out, overwrite)
+    lines = Lines.of(stream, name)  # a mistake in the input is said before the model is loaded
+    loaded = load(directory, dtype=dtype)
+    embedder = Embedder.of(loaded)
+    _say(str(loaded.receipt))
+    if out is not None:
+        embed_file(embedder, lines, out, overwrite=overwrite, progress=Clock(), say=_say)
+    else:
+        _print(embedder, lines)
+    _say(f"{lines.count:,} lines, {embedder.model.config.width} numbers each" + (f": {out}" if out else ""))
+    if embedder.cut:
+        limit = embedder.model.config.limit
+        _say(f"cut to {limit} tokens, the most that this model reads: {embedder.cut:,} of {lines.count:,} lines")
+
+
+def _print(embedder: Any, lines: Any) -> None:
+    """One object a line on stdout."""
+    from headway.app.embed import as_json_lines
+
+    done, clock = 0, Clock()
+    for texts in lines.chunks(0):
+        sys.stdout.write(as_json_lines(texts, embedder(texts)).decode())
+        done += len(texts)
+        if not sys.stdout.isatty():  # where the vectors themselves show it
+            clock(done, lines.count)
+
+
 class Clock:
-    """How far a run is: about once a second on a terminal, in one line; every ten seconds in a log."""
+    """How far a run is: each second in one line of a terminal; in a log ever less often, at last every ten seconds."""
 
     def __init__(self) -> None:
         self.start: tuple[float, int] | None = None
-        self.last = time.monotonic()
+        self.last, self.pause = time.monotonic(), 1
 
     def __call__(self, done: int, total: int) -> None:
         now, terminal = time.monotonic(), sys.stderr.isatty()
         self.start = self.start or (now, done)
-        if now - self.last < (1 if terminal else 10) or now == self.start[0]:
+        if now - self.last < self.pause or now == self.start[0]:
             return
-        self.last = now
+        self.last, self.pause = now, 1 if terminal else min(2 * self.pause, 10)
         rate = (done - self.start[1]) / (now - self.start[0])
         _say(f"{done:,} of {total:,} lines, {rate:,.0f} a second", end="   \r" if terminal else "\n")
+
+
+class Terminated(KeyboardInterrupt):
+    """Asked to end by SIGTERM; what Ctrl-C would keep is kept."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

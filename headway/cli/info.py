@@ -28,7 +28,8 @@ def info(target: str | None = None, /, *, json: Annotated[bool, Parameter(negati
     Parameters
     ----------
     target
-        A directory with config.json, a preset, or package.module:function that makes a model.
+        A directory with config.json, a preset (preset:NAME where a directory has its name), or
+        package.module:function that makes a model.
     json
         One object instead of a tree; without a target, a list.
     """
@@ -36,8 +37,11 @@ def info(target: str | None = None, /, *, json: Annotated[bool, Parameter(negati
         return _list_presets(json)
     # torch takes seconds to import, and --help must not wait for it
     from headway.hub.describe import describe
+    from headway.hub.target import hidden
 
     found = describe(target)
+    if name := hidden(target):
+        print(f"note: {target} is a directory here; the preset of that name is preset:{name}", file=sys.stderr)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     if json:

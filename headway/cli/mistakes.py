@@ -1,5 +1,6 @@
 """What a mistake looks like to its maker: one sentence on stderr and exit code 2, never a traceback."""
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,9 @@ UNREAD = 141  # 128 + SIGPIPE: whoever read our output has left
 # Of the operating system's errors, those that a path on the command line brings about.
 PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
+# And of the others, those that its place brings about: a full disk, a file system that takes no files.
+PLACES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
 
 def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:
     """Run a command and return its exit code; errors that are not the user's keep their traceback."""
@@ -26,9 +30,12 @@ def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:
     except BrokenPipeError:
         _discard_stdout()
         return UNREAD
-    except (CycloptsError, ValueError, *PATHS) as error:
-        if os.environ.get("HEADWAY_TRACEBACK"):
+    except (CycloptsError, ValueError, OSError) as error:
+        unexpected = isinstance(error, OSError) and not isinstance(error, PATHS) and error.errno not in PLACES
+        if unexpected or os.environ.get("HEADWAY_TRACEBACK"):
             raise
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _discard_stdout()
         print(f"headway: {sentence(error, verbs)}", file=sys.stderr)
         return MISTAKE
     return code

@@ -1,9 +1,11 @@
 """`headway.save`: a model in the layout of its family, so that the library it came from loads it."""
 
 import json
+import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,15 @@ from headway.hub.store import HASH, INDEX, WEIGHTS
 from headway.hub.table import Entry
 
 SHARD = 5 * 10**9  # bytes in one file at most
+DECODERS = ("language", "seq2seq")
+# Whatever else lies in a directory is somebody's work, and no model replaces it.
+OWN = (
+    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json", "vocab.*",
+    "merges.txt", "special_tokens_map.json", "preprocessor_config.json", "README.md", "modules.json",
+    "sentence_bert_config.json", "config_sentence_transformers.json", "*.spm", ".gitattributes",
+)  # fmt: skip
+_STEP = re.compile(r"\d+_[A-Z]\w*")  # 1_Pooling
+_BESIDE = ".headway-"  # how the directories begin that are made beside a place
 
 
 def save(
@@ -34,11 +45,11 @@ def save(
 
     The directory is made beside the place first and moved there when it is whole.
     """
-    target = Path(path)
-    _check_place(target, overwrite)
+    check_place(path, overwrite)
+    target = Path(path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     write = _writer(model)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as made:
+    with tempfile.TemporaryDirectory(prefix=_BESIDE, dir=target.parent) as made:
         whole = Path(made) / "model"
         whole.mkdir()
         write(whole, shard)
@@ -52,14 +63,55 @@ def save(
         shutil.rmtree(Path(made) / "old", ignore_errors=True)
 
 
-def _check_place(target: Path, overwrite: bool) -> None:
-    """Refuse to write over anything, and to replace what is not a model even when asked to overwrite."""
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+def check_place(path: str | Path, overwrite: bool, *, how: str = "say overwrite") -> None:
+    """Refuse a place where nothing can be written, or where more than a model would be lost."""
+    if path == "":
+        raise ValueError("an empty path is no place for a model: name a directory")
+    target = Path(path)
+    try:
+        if target.is_symlink():
+            raise ValueError(f"{target} is a symbolic link: name the directory itself")
+        if target.exists():
+            _check_standing(target, overwrite, how)
+        _check_writable(target.resolve())
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise ValueError(f"{target} cannot be written: {reason}; choose another place") from None
+
+
+def _check_standing(target: Path, overwrite: bool, how: str) -> None:
+    """Refuse to write over anything, and to replace what is not a model's even when asked to overwrite."""
+    if not target.is_dir():
+        raise ValueError(f"{target} is a file: a model is written into a directory")
+    if not any(target.iterdir()):
         return
     if not overwrite:
-        raise ValueError(f"{target} is not empty: choose another place, or say overwrite")
+        raise ValueError(f"{target} is not empty: choose another place, or {how}")
     if not any((target / name).is_file() for name in ("config.json", "modules.json")):
         raise ValueError(f"{target} holds no model, and is not overwritten: choose another place")
+    if foreign := min(_foreign(target), default=None):
+        name = foreign.relative_to(target)
+        raise ValueError(f"{target} holds {name}, which is no file of a model and would be lost: choose another place")
+
+
+def _foreign(directory: Path, inner: bool = False) -> Iterator[Path]:
+    """What is not of a model; the folders of a sentence encoder's steps are looked into, and hold none themselves."""
+    for entry in directory.iterdir():
+        if not entry.is_dir():
+            if not any(fnmatchcase(entry.name, pattern) for pattern in OWN):
+                yield entry
+        elif inner or not _STEP.fullmatch(entry.name):
+            yield entry
+        else:
+            yield from _foreign(entry, inner=True)
+
+
+def _check_writable(target: Path) -> None:
+    """Try it: permission bits say nothing of read-only and virtual file systems."""
+    above = next((parent for parent in target.parents if parent.exists()), target)
+    for place in [above, *([target] if target.exists() else [])]:
+        with tempfile.TemporaryDirectory(prefix=_BESIDE, dir=place):
+            pass
 
 
 def _share(directory: Path) -> None:
@@ -80,7 +132,7 @@ def _writer(model: Any) -> Callable[[Path, int], None]:
     return partial(write_model, family_named(model.config.family), model)
 
 
-def write_model(family: Family, model: nn.Module, directory: Path, shard: int) -> None:
+def write_model(family: Family, model: Any, directory: Path, shard: int) -> None:
     """config.json and the weights."""
     tensors, digest = _exported(family, model)
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
@@ -88,7 +140,7 @@ def write_model(family: Family, model: nn.Module, directory: Path, shard: int) -
     if pictures := config.pop("preprocessor", None):
         write_json(directory / "preprocessor_config.json", pictures)
     write_json(directory / "config.json", config)
-    if "eos_token_id" in config:
+    if "eos_token_id" in config and model.config.kind_or_name() in DECODERS:
         keys = ("bos_token_id", "pad_token_id", *DECODING)
         write_json(directory / "generation_config.json", {key: config[key] for key in keys if key in config})
     write_tensors(tensors, directory, digest, shard)

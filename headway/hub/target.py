@@ -1,5 +1,7 @@
 """What a word on the command line means: PRESET | directory | package.module:function. Every verb asks here.
 
+`preset:NAME` is a preset also where a directory has its name.
+
 >>> resolve("gpt2_xl").config.stack.layers
 48
 >>> resolve("gtp2")
@@ -30,6 +32,7 @@ from headway.hub.store import INDEX, WEIGHTS, Store
 from headway.models import on_meta
 from headway.presets import names, preset
 
+_PRESET = "preset:"
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 
@@ -108,15 +111,38 @@ Target = Preset | Directory | Function
 
 def resolve(text: str) -> Target:
     """What is meant. A directory comes before a preset of the same name where it holds a config.json."""
-    path = Path(os.path.expanduser(text))  # pathlib's own raises where there is no such user
+    if not text.strip():
+        raise ValueError("the target is empty: name a directory, a preset or package.module:function")
+    if text.startswith(_PRESET):
+        return _preset(text.removeprefix(_PRESET))
+    path = _path(text)
     if is_model(path):
         return Directory(path)
     if found := _FUNCTION.fullmatch(text):
         return Function(text, _function(*found.groups()))
-    known = text.lower().replace("_", "-")
-    if known in names():
-        return Preset(known, preset(known))
+    if _known(text) in names():
+        return _preset(text)
     raise ValueError(_unknown(text, path))
+
+
+def hidden(text: str) -> str | None:
+    """The preset whose name a directory has too, so that `text` means the directory."""
+    return _known(text) if _known(text) in names() and is_model(_path(text)) else None
+
+
+def _path(text: str) -> Path:
+    return Path(os.path.expanduser(text))  # pathlib's own raises where there is no such user
+
+
+def _known(text: str) -> str:
+    return text.lower().replace("_", "-")
+
+
+def _preset(text: str) -> Preset:
+    name = _known(text)
+    if name not in names():
+        raise ValueError(f"there is no preset {text!r}{nearest(name, list(names()))}; `headway info` lists the presets")
+    return Preset(name, preset(name))
 
 
 def directory(text: str) -> Path:

@@ -104,6 +104,8 @@ class Reading:
 
     @torch.inference_mode()
     def read(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B V"]:
+        if tokens.shape[1] == 0:
+            raise ValueError("a session reads at least one token at a time")
         if keep is not None and bool(keep.all()):
             keep = None
         return self._model.logits(last_real(self._model.read(tokens, keep=keep, states=self._states), keep))

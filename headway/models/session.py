@@ -92,6 +92,7 @@ class Reread:
     def room(self) -> int | None:
         return None if self._length is None else self._length - max(map(len, self._texts), default=0)
 
+    @torch.inference_mode()
     def read(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B V"]:
         keep = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
         new = [row[kept].tolist() for row, kept in zip(tokens, keep, strict=True)]

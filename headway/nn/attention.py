@@ -6,6 +6,8 @@ s is x itself (self-attention) or another sequence (cross-attention). Widths of 
 are free; scale, biases and output projection are each a choice.
 """
 
+from typing import Any
+
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
@@ -16,7 +18,7 @@ from headway.nn.places import shifted
 from headway.nn.quarantine import Projection, zero_padding
 from headway.nn.refuse import check_inputs, check_state
 from headway.nn.state import Cross, Growing, State
-from headway.nn.together import Whole, lay_together, places_of, whole_of
+from headway.nn.together import Whole, lay_together, places_of, plain, whole_of
 from headway.ops.attention import Call, attend_call, build
 from headway.ops.linear import linear
 from headway.ops.mask import Mask, allowed, causal
@@ -148,6 +150,11 @@ class Attention(nn.Module):
         """Put the three maps of self-attention behind one another in memory: one product then serves all."""
         if self.config.source_width == self.config.width:
             lay_together((self.query, self.key, self.value))
+        self._whole = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Addresses are of this object's memory; a copy has to look for its own.
+        return {**self.__dict__, "_whole": None}
 
     def _project(
         self, x: Tensor, source: Tensor, held: tuple[Tensor, Tensor] | None
@@ -165,6 +172,8 @@ class Attention(nn.Module):
     def _laid(self) -> Whole | None:
         """The three maps as one, looked for again only when one of them has moved."""
         maps = (self.query, self.key, self.value)
+        if not plain(maps):
+            return None
         if self._whole is None or self._whole.places != places_of(maps):
             self._whole = whole_of(maps)
         return self._whole

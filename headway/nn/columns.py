@@ -34,8 +34,8 @@ class Columns:
         self.positions[:, at:end], self.keep[:, at:end] = new.positions, new.keep
 
 
-def refuse_gradients(call: Call) -> None:
-    if learning(call.k, call.v):
+def refuse_gradients(k: Tensor, v: Tensor) -> None:
+    if learning(k, v):
         raise ValueError("a cache keeps numbers, not gradients: read with it under torch.no_grad()")
 
 

@@ -24,6 +24,10 @@ class Held(ABC):
         if capacity < 1:
             raise ValueError(f"a cache has room for at least one token, not {capacity}")
         self.capacity = capacity
+        self._clear()
+
+    def _clear(self) -> None:
+        """No rows: as many as the next read brings."""
         self.columns = 0
         self._buffer: Columns | None = None
         self._next: Int[Tensor, " B"] = torch.zeros(1, dtype=torch.long)
@@ -61,6 +65,9 @@ class Held(ABC):
         """Keep these rows, in this order, repeated where asked."""
         if self._buffer is not None:
             check_rows(rows, len(self._next))
+            if len(rows) == 0:
+                self._clear()
+                return
             self._settle()
             self._next = self._next[rows]
             self._hold(self._now().each(lambda x, axis: x.index_select(0, rows)))
@@ -84,7 +91,7 @@ class Held(ABC):
 
     def write(self, call: Call, at: int) -> None:
         """Put the call's keys and values into the columns from `at` on."""
-        refuse_gradients(call)
+        refuse_gradients(call.k, call.v)
         refuse_tables(call)
         self._settle()
         new = self._new(call)
@@ -99,7 +106,13 @@ class Held(ABC):
 
         Where it stands was written down beforehand: two copies of one column are all that a step costs here.
         """
+        refuse_gradients(k, v)
         at = self.columns
+        if self._buffer is not None and (k.shape[0], k.dtype) != (self._buffer.k.shape[0], self._buffer.k.dtype):
+            raise ValueError(
+                f"this state holds {self._buffer.k.shape[0]} rows in {self._buffer.k.dtype}, and the call has "
+                f"{k.shape[0]} in {k.dtype}"
+            )
         if self._buffer is None or at == self._buffer.k.shape[2]:
             places = (self._next[:, None] + self._steps).to(k.device).expand(k.shape[0], -1)
             self._room(Columns(k, v, places, torch.ones_like(places, dtype=torch.bool)), at + 1)

@@ -171,7 +171,7 @@ class Recurrent:
         return self._next[:, None] + torch.arange(count, device=self._next.device)
 
     def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
-        refuse_gradients(call)
+        refuse_gradients(call.k, call.v)
         if not isinstance(call.options, Linear):
             raise ValueError("a running total serves linear attention alone: use a Growing state")
         if self._total is not None and len(self._total) != call.k.shape[0]:
@@ -184,7 +184,9 @@ class Recurrent:
         return out
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
-        if self._total is not None:
+        if self._total is not None and len(rows) == 0:
+            self.__init__()
+        elif self._total is not None:
             check_rows(rows, len(self._total))
             self._total, self._lengths, self._next = self._total[rows], self._lengths[rows], self._next[rows]
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from headway.nn.quarantine import Projection
+
 
 @torch.no_grad()
 def lay_together(maps: Sequence[nn.Linear]) -> None:
@@ -31,6 +33,18 @@ class Whole:
     bias: Tensor | None
     rows: list[int]
     places: list[int]
+
+
+def plain(maps: Sequence[nn.Module]) -> bool:
+    """Whether the maps do nothing but multiply: no adapter in their place, no hook, no parameter made from another."""
+    return all(
+        type(one) is Projection
+        and not one._forward_hooks
+        and not one._forward_pre_hooks
+        and not one._backward_hooks
+        and one._parameters.keys() == {"weight", "bias"}
+        for one in maps
+    )
 
 
 def whole_of(maps: Sequence[nn.Linear]) -> Whole | None:

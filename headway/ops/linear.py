@@ -1,8 +1,8 @@
 """x Wᵀ + b where torch is slower than it need be: few rows, and half precision without a unit for it.
 
-A product of few rows, as in decoding, is bound by reading W, so every core has to read a part of it. torch gives a product
-of one row to a single core, and one of a few rows to a kernel that copies W first. Cut into a batch of products with the
-rows of W shared out, the same memory is read at one and a half to twice the rate (docs/log.md).
+A product of few rows, as in decoding, is bound by reading W, so every core has to read a part of it. torch gives a
+product of one row to a single core, and one of a few rows to a kernel that copies W first. Cut into a batch of products
+with the rows of W shared out, the same memory is read at one and a half to twice the rate (docs/log.md).
 """
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ def linear(
     if rows > MANY and _slow_here(x, weight):
         wide = F.linear(x.float(), weight.float(), None if bias is None else bias.float())
         return wide.to(x.dtype)
-    if not 0 < rows <= FEW or not _suits(x, weight):
+    if not 0 < rows <= FEW or not _suits(x, weight, bias):
         return F.linear(x, weight, bias)
     count = parts(weight.shape[0])
     return F.linear(x, weight, bias) if count == 1 else _in_parts(x, weight, bias, rows, count)
@@ -50,9 +50,12 @@ def _in_parts(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int, count: 
     return found.reshape(*x.shape[:-1], outputs)
 
 
-def _suits(x: Tensor, weight: Tensor) -> bool:
+def _suits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether strides can be written by hand; whatever is odd goes to torch, which takes or refuses it."""
     return (
         not torch.is_grad_enabled()
+        and x.shape[-1] == weight.shape[1]
+        and (bias is None or (bias.dtype == x.dtype and bias.shape == weight.shape[:1] and bias.is_contiguous()))
         and x.dtype == weight.dtype
         and x.dtype in (torch.float32, torch.float64)
         and x.device.type == "cpu"

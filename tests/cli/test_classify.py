@@ -258,3 +258,51 @@ def test_pictures_are_classified_by_what_they_show(
     assert rows(capsys, tmp_path / "vit", "--batch", 2) == found
     assert main(["classify", str(tmp_path / "vit"), str(tmp_path / "vit" / "config.json")]) == 2
     assert "config.json cannot be read as a picture" in capsys.readouterr().err
+    for listed, sentence in [
+        (f"{paths[0]}\n\n{paths[1]}\n", "line 2 of standard input is empty: give the path of a picture"),
+        (f"{paths[0]}\n{paths[1]}\nnone.png\n", "line 3 of standard input: there is no file none.png"),
+        (f"{paths[0]}\n{tmp_path / 'vit' / 'config.json'}\n", "line 2 of standard input: "),
+    ]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(listed.encode())))
+        assert main(["classify", str(tmp_path / "vit")]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == "" and sentence in shown.err.splitlines()[-1]
+
+
+def test_lines_that_were_cut_are_counted(
+    model: Masked, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tiny model reads 43 tokens, of which two are [CLS] and [SEP]."""
+    monkeypatch.setattr("headway.app.classify.WINDOW", 2)
+    path = tmp_path / "long.txt"
+    path.write_text("".join("dog " * count + "\n" for count in (41, 42, 1, 60, 97)) + "dog " * 21 + "\t" + "mat " * 20)
+    assert main(["classify", str(tmp_path / "model"), str(path), "--cut"]) == 0
+    said = "cut to 43 tokens, the most that this model reads: 4 of 6 lines\n"
+    assert capsys.readouterr().err.endswith(said)
+    path.write_text("dog " * 41)
+    assert main(["classify", str(tmp_path / "model"), str(path), "--cut"]) == 0
+    assert capsys.readouterr().err.endswith(": 0 of 1 lines\n")
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_input_that_is_no_text_is_refused_before_the_model_is_loaded(
+    piped: bool, model: Masked, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latin, loads = "one\nnaïve\n".encode("latin-1"), []
+    (tmp_path / "latin").write_bytes(latin)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(latin)))
+    monkeypatch.setattr("headway.hub.load", lambda *given, **named: loads.append(given))
+    assert main(["classify", str(tmp_path / "model"), "-" if piped else str(tmp_path / "latin")]) == 2
+    name = "standard input" if piped else tmp_path / "latin"
+    assert capsys.readouterr().err == f"headway: line 2 of {name} is not UTF-8 text\n"
+    assert not loads
+
+
+def test_pictures_that_are_not_there_are_refused_before_the_model_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headway.save(fresh(vit(width=12, heads=3, layers=2, image=15, patch=5, classes=3)), tmp_path / "vit")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"none.png\n")))
+    monkeypatch.setattr("headway.hub.load", lambda *given, **named: pytest.fail("a model was loaded"))
+    assert main(["classify", str(tmp_path / "vit")]) == 2
+    assert capsys.readouterr().err == "headway: line 1 of standard input: there is no file none.png\n"

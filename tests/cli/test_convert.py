@@ -10,6 +10,7 @@ from tokenizers.models import WordLevel
 
 import headway
 from headway.cli import main
+from headway.cli.convert import convert as verb
 from headway.config.recurrent import RecurrentConfig
 from headway.config.sentence import DenseConfig, SentenceConfig
 from headway.data.tokenizer import Tokenizer
@@ -54,16 +55,31 @@ def test_between_dtypes(after: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert torch.equal(found[name], parameter.to(getattr(torch, after)))
     said = capsys.readouterr()
     assert said.out == ""
-    assert f"parameters in {after}; tensors: 20 expected, 20 found" in said.err
-    assert f"{tmp_path / 'b'}: written in {after}" in said.err
+    read, written = said.err.splitlines()
+    assert "parameters in float32; tensors: 20 expected, 20 found" in read
+    assert f"hash {headway.load(tmp_path / 'a').receipt.hash[:12]}" in read
     loaded = headway.load(tmp_path / "b")
+    assert written == f"{tmp_path / 'b'}: written in {after}; hash {loaded.receipt.hash[:12]}"
     assert loaded.model.config == CONFIG
     assert loaded.tokenizer is not None and loaded.tokenizer.encode("b") == [1]
 
 
+ENCODER = bert(width=6, heads=2, layers=2, hidden=7, vocabulary=19, length=13, types=3)
+
+
+@pytest.mark.parametrize("dense", [None, DenseConfig(width=5)])
+def test_the_hash_of_what_was_written_is_that_of_a_later_load(
+    dense: DenseConfig | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headway.save(fresh(SentenceConfig(encoder=ENCODER, limit=11, dense=dense)), tmp_path / "a")
+    assert convert(tmp_path / "a", tmp_path / "b", "--dtype", "bfloat16") == 0
+    written = capsys.readouterr().err.splitlines()[-1]
+    assert f"hash {headway.load(tmp_path / 'b').receipt.hash[:12]};" in written
+    assert written.endswith(f"no tokenizer, as none was found in {tmp_path / 'a'}")
+
+
 def test_a_sentence_encoder_keeps_its_steps(tmp_path: Path) -> None:
-    encoder = bert(width=6, heads=2, layers=2, hidden=7, vocabulary=19, length=13, types=3)
-    model = fresh(SentenceConfig(encoder=encoder, limit=11, dense=DenseConfig(width=5)))
+    model = fresh(SentenceConfig(encoder=ENCODER, limit=11, dense=DenseConfig(width=5)))
     headway.save(model, tmp_path / "a")
     assert convert(tmp_path / "a", tmp_path / "b", "--dtype", "float64") == 0
     found = headway.load(tmp_path / "b").model
@@ -94,20 +110,67 @@ def test_an_empty_directory_is_free(tmp_path: Path) -> None:
     assert convert(tmp_path / "a", tmp_path / "b") == 0
 
 
-def test_onto_itself(tmp_path: Path) -> None:
+def test_onto_itself_or_into_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = saved(tmp_path / "a")
-    assert convert(tmp_path / "a", tmp_path / "a", "--overwrite", "--dtype", "bfloat16") == 0
-    assert torch.equal(tensors(tmp_path / "a")["head.weight"], model.head.weight.bfloat16())
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for source, place in (("a", "a"), ("link", "a"), ("a", "b/../a")):
+        sentence = "are one directory: choose another place"
+        refused(sentence, tmp_path / source, tmp_path / place, "--overwrite", "--dtype", "bfloat16", capsys=capsys)
+    refused("lies in", tmp_path / "a", tmp_path / "a" / "1_Half", capsys=capsys)
+    refused("lies in", tmp_path / "link", tmp_path / "a" / "deep" / "b", capsys=capsys)
+    refused("lies in", tmp_path / "a", tmp_path, "--overwrite", capsys=capsys)
+    assert torch.equal(tensors(tmp_path / "a")["head.weight"], model.head.weight)
+    assert not any(path.is_dir() for path in (tmp_path / "a").iterdir())
+
+
+def test_a_link_is_not_followed_to_what_it_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(tmp_path / "a", seed=1)
+    old = saved(tmp_path / "b", seed=2)
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    refused("link is a symbolic link: name", tmp_path / "a", tmp_path / "link", "--overwrite", capsys=capsys)
+    refused("nowhere is a symbolic link: name", tmp_path / "a", tmp_path / "nowhere", capsys=capsys)
+    assert torch.equal(tensors(tmp_path / "b")["head.weight"], old.head.weight)
+    assert (tmp_path / "link").is_symlink() and not (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize("foreign", ["notes.txt", "runs/log.txt", "1_Pooling/notes.txt", "1_Pooling/deep/config.json"])
+def test_files_of_others_beside_a_model_are_kept(
+    foreign: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved(tmp_path / "a")
+    saved(tmp_path / "b")
+    (tmp_path / "b" / foreign).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "b" / foreign).write_text("dear")
+    top = foreign if foreign.startswith(("notes", "1_Pooling/notes")) else foreign.rpartition("/")[0]
+    sentence = f"{tmp_path / 'b'} holds {top}, which is no file of a model"
+    refused(sentence, tmp_path / "a", tmp_path / "b", "--overwrite", capsys=capsys)
+    assert (tmp_path / "b" / foreign).read_text() == "dear"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path / "a")
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(headway, "load", lambda *given, **named: pytest.fail("loaded first"))
+    place = tmp_path / "file" / "b"
+    refused(f"{place} cannot be written: not a directory", tmp_path / "a", place, capsys=capsys)
+    if Path("/proc/self").exists():
+        refused("headway: /proc/foo cannot be written: ", tmp_path / "a", "/proc/foo", capsys=capsys)
+    refused("an empty path is no place for a model", tmp_path / "a", "", capsys=capsys)
+    refused("the target is empty", "", tmp_path / "b", capsys=capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "file"]
 
 
 def test_what_is_no_model_is_never_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved(tmp_path / "home" / "a")
     (tmp_path / "home" / "letters.txt").write_text("dear")
     source, home = tmp_path / "home" / "a", tmp_path / "home"
-    refused("home is not empty and holds no model: --overwrite", source, home, "--overwrite", capsys=capsys)
-    (home / "config.json").touch()
-    refused("and would be lost with it", source, home, "--overwrite", capsys=capsys)
+    refused("lies in", source, home, "--overwrite", capsys=capsys)
     refused("letters.txt is a file", source, home / "letters.txt", "--overwrite", capsys=capsys)
+    source = source.rename(tmp_path / "a")
+    refused("home holds no model, and is not overwritten", source, home, "--overwrite", capsys=capsys)
     assert (home / "letters.txt").read_text() == "dear" and (source / "model.safetensors").exists()
 
 
@@ -122,7 +185,7 @@ def test_nothing_half_written_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Tokenizer, "save", fail)
     for place in ("b", "new"):
         with pytest.raises(OSError, match="No space"):
-            convert(tmp_path / "a", tmp_path / place, "--overwrite")
+            verb(str(tmp_path / "a"), str(tmp_path / place), overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     assert torch.equal(tensors(tmp_path / "b")["head.weight"], old.head.weight)
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -269,3 +270,95 @@ def test_a_run_that_is_killed_leaves_what_it_had_done(model: Path, file: Path, t
     done = subprocess.run([*command[:2], script.replace("< 3", "< 9"), *command[3:]], capture_output=True, timeout=120)
     assert done.returncode == 0
     np.testing.assert_allclose(np.load(out), vectors(model), atol=1e-6)
+
+
+def test_a_step_is_a_few_hundred_lines(model: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    many, once, out = tmp_path / "many.txt", tmp_path / "once.npy", tmp_path / "out.npy"
+    many.write_text("".join(f"{LINES[number % 11]}\n" for number in range(601)), encoding="utf-8")
+    assert run(model, many, "-o", once) == 0
+    interrupted(monkeypatch, 1, model, many, "-o", out)
+    assert "interrupted: 512 of 601 lines are kept; the same command goes on" in capsys.readouterr().err
+    assert run(model, many, "-o", out) == 0
+    assert "going on after 512 of 601 lines" in capsys.readouterr().err
+    assert out.read_bytes() == once.read_bytes()
+
+
+def test_a_run_that_is_told_to_end_says_what_is_kept(model: Path, file: Path, tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from headway.app import embed as job; from headway.cli import main; job.CHUNK = 3\n"
+        "real, calls = job.Embedder.__call__, []\n"
+        "def call(*given):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) == 3: os.kill(os.getpid(), 15)\n"
+        "    return real(*given)\n"
+        "job.Embedder.__call__ = call\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", script, "embed", str(model), str(file), "-o", str(tmp_path / "out.npy")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 143, ended.stderr
+    assert ended.stderr.endswith("6 of 11 lines are kept; the same command goes on from there\n")
+
+
+class Hours:
+    """A clock on which six seconds pass between two looks."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def monotonic(self) -> int:
+        self.now += 6
+        return self.now
+
+
+@pytest.mark.parametrize("place", [[], ["-o", "out.npy"]], ids=["stdout", "file"])
+def test_a_log_shows_how_far_a_run_is(place: list[str], model: Path, file: Path, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(job, "CHUNK", 3)
+    monkeypatch.setattr(import_module("headway.cli.embed"), "time", Hours())
+    assert run(model, file, *place) == 0
+    shown = [line for line in capsys.readouterr().err.splitlines() if "a second" in line]
+    assert [line.split(",")[0] for line in shown] == ["6 of 11 lines", "9 of 11 lines", "11 of 11 lines"]
+
+
+@pytest.mark.parametrize("place", [[], ["-o", "out.npy"]], ids=["stdout", "file"])
+def test_lines_that_were_cut_are_counted(place: list[str], model: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    """The tiny model reads 11 tokens, of which two are [CLS] and [SEP]."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(job, "CHUNK", 2)
+    Path("long.txt").write_text("".join("rain " * count + "\n" for count in (10, 9, 13, 1, 29)))
+    if place:  # what an earlier run cut counts too
+        interrupted(monkeypatch, 2, model, "long.txt", *place)
+        assert "cut to" not in capsys.readouterr().err
+    assert run(model, "long.txt", *place) == 0
+    assert "cut to 11 tokens, the most that this model reads: 3 of 5 lines" in capsys.readouterr().err
+    Path("short.txt").write_text("rain " * 9)
+    assert run(model, "short.txt") == 0
+    assert "cut to" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["lines.txt", "-o", "/proc/out.npy"], "/proc/out.npy cannot be written: "),
+        (["lines.txt", "-o", "held.npy"], "held.npy cannot be written: is a directory"),
+        (["lines.txt", "-o", f"{'n' * 249}.npy"], ".npy cannot be written: file name too long"),
+        (["lines.txt", "-o", "folder.npy", "--overwrite"], "folder.npy is a directory"),
+        (["latin.txt"], "line 2 of latin.txt is not UTF-8 text"),
+        (["missing.txt"], "missing.txt: no such file"),
+    ],
+    ids=["place", "part", "name", "folder", "latin", "missing"],
+)
+def test_mistakes_are_said_before_the_model_is_loaded(
+    arguments: list[str], words: str, model: Path, file: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin.txt").write_bytes(b"fine\n\xfcber\n")
+    Path("folder.npy").mkdir()
+    Path("held.npy.part").mkdir()
+    monkeypatch.setattr("headway.hub.load", lambda *given, **named: pytest.fail("a model was loaded"))
+    before = sorted(tmp_path.iterdir())
+    assert run(model, *arguments) == 2
+    shown = capsys.readouterr().err.strip()
+    assert shown.startswith("headway: ") and words in shown and ".part" not in shown
+    assert sorted(tmp_path.iterdir()) == before

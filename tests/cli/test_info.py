@@ -149,6 +149,30 @@ def test_an_unknown_target_is_one_sentence(capsys: pytest.CaptureFixture[str]) -
     assert found.out == "" and found.err.startswith("headway: 'gtp2' is neither a directory nor a preset (did you mean")
 
 
+def test_a_directory_that_hides_a_preset_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    headway.save(fresh(tiny()), "gpt2")
+    assert main(["info", "gpt2"]) == 0
+    found = capsys.readouterr()
+    assert "1,710 parameters" in found.out
+    assert found.err == "note: gpt2 is a directory here; the preset of that name is preset:gpt2\n"
+    for quiet, count in (("./gpt2", "1,710"), ("preset:gpt2", "124,439,808"), ("bert-base", "parameters")):
+        assert count in shown(quiet, capsys=capsys)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_target_is_refused(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headway.save(fresh(tiny()), tmp_path / "m")
+    monkeypatch.chdir(tmp_path / "m")
+    assert main(["info", text]) == 2
+    found = capsys.readouterr()
+    assert found.out == "" and found.err.startswith("headway: the target is empty")
+
+
 def test_neighbours_collapse_only_where_they_are_alike() -> None:
     layers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 3), nn.Linear(3, 3), nn.Dropout()])
     found = outline(nn.ModuleDict({"layers": layers}))

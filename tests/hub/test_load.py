@@ -11,8 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Linear, StackConfig
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Linear, Special, StackConfig
+from headway.config.sentence import SentenceConfig
 from headway.models import count, fresh
+from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 
 TINY = gpt2(width=22, layers=2, heads=2).model_copy(update={"vocabulary": 53, "length": 19})
@@ -238,6 +240,43 @@ def test_nothing_is_overwritten_and_nothing_half_written(saved: Path, tmp_path: 
     with pytest.raises(ValueError, match="mine holds no model, and is not overwritten"):
         headway.save(model, tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_what_is_not_of_the_model_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
+    model = fresh(TINY)
+    (saved / "notes.txt").write_text("years of work")
+    with pytest.raises(ValueError, match=r"model holds notes\.txt, which is no file of a model"):
+        headway.save(model, saved, overwrite=True)
+    (saved / "notes.txt").unlink()
+    (tmp_path / "link").symlink_to(saved)
+    with pytest.raises(ValueError, match="link is a symbolic link"):
+        headway.save(model, tmp_path / "link", overwrite=True)
+    with pytest.raises(ValueError, match="an empty path is no place for a model"):
+        headway.save(model, "")
+    for name in OWN_FILES:
+        (saved / name).parent.mkdir(exist_ok=True)
+        (saved / name).touch()
+    headway.save(model, saved, overwrite=True)
+    assert not any((saved / name).exists() for name in ("merges.txt", "1_Pooling", "model-00001-of-00002.safetensors"))
+
+
+OWN_FILES = (
+    "config.json", "generation_config.json", "model-00001-of-00002.safetensors", "model.safetensors.index.json",
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json",
+    "preprocessor_config.json", "README.md", "modules.json", "sentence_bert_config.json",
+    "config_sentence_transformers.json", "source.spm", ".gitattributes", "1_Pooling/config.json",
+    "2_Dense/model.safetensors",
+)  # fmt: skip
+
+
+def test_only_models_that_decode_say_how(saved: Path, tmp_path: Path) -> None:
+    assert (saved / "generation_config.json").exists()
+    encoder = bert(width=6, heads=2, layers=2, hidden=7, vocabulary=19, length=13, types=3)
+    encoder = encoder.model_copy(update={"special": Special(begin=2, end=(3,), pad=1)})
+    for name, config in (("bert", encoder), ("sentence", SentenceConfig(encoder=encoder, limit=11))):
+        headway.save(fresh(config), tmp_path / name)
+        assert not (tmp_path / name / "generation_config.json").exists()
+        assert headway.load(tmp_path / name).model.config == config
 
 
 def test_others_may_read_the_weights_as_they_may_read_any_file(saved: Path) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 import headway
 from headway.config.recurrent import RecurrentConfig
 from headway.config.sentence import DenseConfig, SentenceConfig
-from headway.hub.target import Directory, Function, Preset, built, directory, resolve
+from headway.hub.target import Directory, Function, Preset, built, directory, hidden, resolve
 from headway.models import fresh, parameters
 from headway.presets import names, preset
 from headway.presets.bert import bert
@@ -22,7 +22,7 @@ def saved(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", ["gpt2-xl", "gpt2_xl", "GPT2-XL"])
+@pytest.mark.parametrize("text", ["gpt2-xl", "gpt2_xl", "GPT2-XL", "preset:gpt2-xl", "preset:gpt2_xl"])
 def test_a_preset_by_its_name(text: str) -> None:
     found = resolve(text)
     assert isinstance(found, Preset)
@@ -44,6 +44,9 @@ def test_a_directory_comes_first_where_it_holds_a_config(tmp_path: Path, monkeyp
     found = resolve("gpt2")
     assert isinstance(found, Directory)
     assert (found.config, found.weights, found.path) == (CONFIG, True, Path("gpt2"))
+    meant = resolve("preset:gpt2")
+    assert isinstance(meant, Preset) and meant.config == preset("gpt2")
+    assert [hidden(text) for text in ("gpt2", "./gpt2", "preset:gpt2", "bert-base")] == ["gpt2", None, None, None]
 
 
 def test_the_configuration_of_a_directory_without_weights(tmp_path: Path) -> None:
@@ -74,6 +77,10 @@ def test_home_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 UNKNOWN = {
     "gtp2": r"'gtp2' is neither a directory nor a preset \(did you mean gpt2\?\); `headway info` lists the presets",
     "bert_bse": r"neither a directory nor a preset \(did you mean bert-base\?\)",
+    "preset:gtp2": r"there is no preset 'gtp2' \(did you mean gpt2\?\); `headway info` lists the presets",
+    "preset:": "there is no preset ''",
+    "": "the target is empty: name a directory, a preset or package.module:function",
+    " ": "the target is empty",
     "zzz": "'zzz' is neither a directory nor a preset; `headway info`",
     "./gpt2": "./gpt2 does not exist: a model is a directory with config.json and model.safetensors",
     "models/gpt2": "models/gpt2 does not exist",

@@ -140,3 +140,31 @@ def test_what_does_not_fit_is_refused() -> None:
         last_real(torch.zeros(1, 2, 3), torch.zeros(1, 2, dtype=torch.bool))
     assert KINDS["window"]().session().room is None
     assert KINDS["rotary"]().session().room == LENGTH
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_of_no_rows_takes_what_comes(kind: str) -> None:
+    made = KINDS[kind]()
+    session, other = made.session(), made.session()
+    session.read(torch.ones(2, 3, dtype=torch.long))
+    expected = other.read(torch.ones(1, 3, dtype=torch.long))
+    session.select(torch.tensor([], dtype=torch.long))
+    assert session.rows == 0 and session.room in (None, LENGTH)
+    assert torch.allclose(session.read(torch.ones(1, 3, dtype=torch.long)), expected, atol=1e-12, rtol=0)
+    session.select(torch.tensor([], dtype=torch.long))
+    session.join(other)
+    assert session.lengths.tolist() == [3]
+
+
+def test_what_a_cache_cannot_hold_is_refused_in_a_step_too() -> None:
+    made = model()
+    states = made.stack.new_states()
+    with pytest.raises(ValueError, match="a cache keeps numbers, not gradients"):
+        made.read(torch.ones(1, 1, dtype=torch.long), states=states)
+    session = made.session()
+    session.read(torch.ones(1, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match="holds 1 rows"):
+        session.read(torch.ones(2, 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="at least one token"):
+        session.read(torch.ones(1, 0, dtype=torch.long))
+    assert not made.session(cache=False).read(torch.ones(1, 2, dtype=torch.long)).requires_grad

@@ -2,11 +2,14 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from headway.config import AttentionConfig
 from headway.nn.attention import Attention
+from headway.nn.quarantine import Projection
 from headway.nn.together import lay_together, together
 
 
@@ -57,7 +60,7 @@ def test_the_layer_gives_the_same_numbers() -> None:
     layer(x).sum().backward()
     assert layer.key.weight.grad is not None and layer.key.weight.grad.shape == (7, 21)
     with torch.no_grad():
-        layer.value = nn.Linear(21, 7).double()  # a map of its own again: the three products must serve
+        layer.value = Projection(21, 7).double()  # a map of its own again: the three products must serve
         assert not torch.allclose(layer(x), apart)
         layer.lay_together()
         kept = layer(x)
@@ -69,3 +72,51 @@ def test_the_layer_gives_the_same_numbers() -> None:
         again.key.weight.zero_()
         assert not torch.allclose(again(x), apart)
         assert torch.allclose(layer(x), apart, atol=1e-13, rtol=0)
+
+
+class Adapted(Projection):
+    """A map with something added, as an adapter does it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + 1.0
+
+
+def hooked(layer: Attention) -> None:
+    layer.query.register_forward_hook(lambda module, given, made: made * 2)
+
+
+def adapted(layer: Attention) -> None:
+    held = layer.query.state_dict()
+    layer.query = Adapted(21, 21).double()
+    layer.query.load_state_dict(held)
+
+
+def pruned(layer: Attention) -> None:
+    prune.random_unstructured(layer.query, "weight", 0.5)
+
+
+@pytest.mark.parametrize("change", [hooked, adapted, pruned])
+def test_whatever_is_put_on_a_map_acts_without_gradients_too(change) -> None:
+    layer = Attention(AttentionConfig(width=21, heads=3, bias=True, causal=True)).double()
+    layer.lay_together()
+    x = torch.randn(2, 5, 21, dtype=torch.float64)
+    with torch.no_grad():
+        before = layer(x)
+    change(layer)
+    right = layer(x).detach()
+    with torch.no_grad():
+        assert torch.allclose(layer(x), right, atol=1e-12, rtol=0)
+    assert not torch.allclose(before, right)
+
+
+def test_a_copy_looks_for_its_own_memory() -> None:
+    layer = Attention(AttentionConfig(width=21, heads=3, causal=True)).double()
+    layer.lay_together()
+    x = torch.randn(2, 5, 21, dtype=torch.float64)
+    with torch.no_grad():
+        layer(x)
+        again = copy.deepcopy(layer)
+        assert again._whole is None
+        again.key.weight.mul_(1.5)
+        found = again(x)
+    assert torch.allclose(found, again(x).detach(), atol=1e-12, rtol=0)

@@ -53,3 +53,13 @@ def test_half_precision_is_rounded_once_where_it_goes_by_way_of_float32(dtype: t
     step = torch.finfo(dtype).eps
     assert found.dtype == dtype
     assert bool(((found.double() - exact).abs() <= step * exact.abs() + 4 * step).all())
+
+
+@torch.no_grad()
+def test_odd_biases_and_sizes_are_torchs_affair() -> None:
+    x, weight = torch.ones(2, 8), torch.ones(384, 8)
+    for bias in (torch.arange(768.0)[::2], torch.ones(1).expand(384)):
+        assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
+    for wrong in (lambda: linear(torch.ones(1, 9), weight), lambda: linear(x, weight, torch.ones(500))):
+        with pytest.raises((RuntimeError, TypeError)):
+            wrong()
