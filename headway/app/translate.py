@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from headway.data.tokenizer import Tokenizer
-from headway.generate import Request, Result, beam, generate
+from headway.generate import Broken, Request, Result, beam, generate
 from headway.hub.load import Loaded
 
 WINDOW = 1024  # lines; a file may be longer than memory
@@ -37,15 +37,12 @@ class Translator:
     max_tokens: int = 256
     prefix: str = ""
     cut: bool = False  # a line that is too long, instead of refusing it
+    when_cut: Callable[[Line, int], None] = lambda line, most: None  # hears of it, and to how many tokens
 
     @classmethod
     def of(cls, loaded: Loaded, **options: Any) -> "Translator":
         model, tokenizer, receipt = loaded
-        if model.config.kind not in KINDS:
-            raise ValueError(
-                f"{receipt.path} holds a {model.config.kind} model, and translating takes one that reads a source "
-                f"({', '.join(KINDS)}); see headway generate"
-            )
+        check_kind(receipt.path, model.config.kind)
         if tokenizer is None:
             raise ValueError(f"{receipt.path} has no tokenizer (tokenizer.json), so it cannot read text")
         return cls(model, tokenizer, **options)
@@ -69,10 +66,19 @@ class Translator:
         found = [EMPTY] * len(lines)
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            for row, result in zip(rows, self._decoded([sources[row] for row in rows]), strict=True):
+            for row, result in zip(rows, self._named(lines, sources, rows), strict=True):
                 found[row] = result
             progress(len(lines) - len(order) + start + len(rows))
         return found
+
+    def _named(self, lines: Sequence[Line], sources: Sequence[tuple[int, ...]], rows: Sequence[int]) -> list[Result]:
+        try:
+            return self._decoded([sources[row] for row in rows])
+        except Broken as error:
+            where = lines[rows[error.request]].where
+            raise ValueError(
+                f"the model's largest logit for {where} is {error.value}: its weights are broken"
+            ) from None
 
     def _decoded(self, sources: Sequence[tuple[int, ...]]) -> list[Result]:
         requests = [Request(prompt=source, max_tokens=self.max_tokens) for source in sources]
@@ -100,16 +106,38 @@ class Translator:
                 f"{line.where} has {len(tokens)} tokens, and the model reads {most}: shorten it, or pass --cut to read "
                 "its beginning"
             )
+        self.when_cut(line, most)
         return (*tokens[: most - 1], tokens[-1])  # the last one tells the model that the source has ended
+
+
+def check_kind(path: str, kind: str) -> None:
+    """Refuse a model that reads no source."""
+    if kind not in KINDS:
+        raise ValueError(
+            f"{path} holds a {kind} model, and translating takes one that reads a source "
+            f"({', '.join(KINDS)}); see headway generate"
+        )
 
 
 def _further(progress: Callable[[int], None], before: int, count: int) -> None:
     progress(before + count)
 
 
+def checked_lines(file: Path) -> Iterator[Line]:
+    """The same as lines_of, after a look at whether it is text: all of a file, the first window of a pipe."""
+    if file.is_file():
+        for _ in lines_of(file):
+            pass
+        return lines_of(file)
+    lines = lines_of(file)
+    return chain(list(islice(lines, WINDOW)), lines)
+
+
 def lines_of(file: Path) -> Iterator[Line]:
     """The lines of a UTF-8 file; `-` is stdin."""
     name = "standard input" if str(file) == "-" else str(file)
+    if str(file) == "-" and sys.stdin is None:
+        raise ValueError("standard input is closed: give a file, or something to read")
     with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             where = f"line {number} of {name}"

@@ -1,9 +1,11 @@
 """`headway generate`: text from a model on disk."""
 
 import json as json_format
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -77,24 +79,127 @@ def generate(
     json
         One list with texts, tokens and why each ended, at the end.
     """
-    prompts = [sys.stdin.read().removesuffix("\n") if text == "-" else text for text in prompt or ["-"]]
-    from headway.generate import Request
-    from headway.hub import load, target
-
-    requests = [Request(prompt=text, **asdict(choosing)) for text in prompts]
-    model, tokenizer, receipt = load(target.directory(directory), dtype=dtype)
-    print(receipt, file=sys.stderr, flush=True)
-    if tokenizer is None:
-        raise ValueError(f"{directory} has no tokenizer: add tokenizer.json, or vocab.json with merges.txt")
-    options = {"tokenizer": tokenizer, "past_length": past_length}
-    if beam is None:
-        results = _streamed(model, requests, options, silent=json)
-    else:
-        results = _searched(model, requests, options | {"beams": beam, "alpha": length_penalty}, silent=json)
+    _check(choosing, beam, json=json)
+    prompts = _read(prompt or ["-"])
+    try:
+        results = _results(directory, prompts, choosing, beam, length_penalty, past_length, dtype, json)
+    except ValueError as error:
+        raise ValueError(spoken(error)) from error
     if json:
         rows = [_row(text, result) for text, result in zip(prompts, results, strict=True)]
         print(json_format.dumps(rows, indent=2, ensure_ascii=False))
     return 0
+
+
+def _check(choosing: Choosing, beam: int | None, *, json: bool) -> None:
+    """What can be refused without a look at the model."""
+    if choosing.logprobs is not None and not json:
+        raise ValueError("--logprobs are written with --json alone: add --json")
+    for text in choosing.stop:
+        utf8(text, "--stop")
+    if beam is None:
+        return
+    if beam < 1:
+        raise ValueError(f"--beam is at least 1, not {beam}")
+    usual = asdict(Choosing())
+    for name, value in asdict(choosing).items():
+        if value != usual[name] and name not in ("max_tokens", "seed"):
+            raise ValueError(f"--beam chooses by score alone: leave out {_option(name)}")
+
+
+def _read(prompts: list[str]) -> list[str]:
+    """The texts of the prompts; `-` is stdin, which can be read once."""
+    if prompts.count("-") > 1:
+        raise ValueError(f"--prompt - is given {prompts.count('-')} times, and stdin can be read once")
+    return [
+        _stdin() if text == "-" else utf8(text, f"prompt {number}" if len(prompts) > 1 else "the prompt")
+        for number, text in enumerate(prompts, 1)
+    ]
+
+
+def _stdin() -> str:
+    # None where the shell has closed it.
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: give a --prompt, or something to read")
+    try:
+        text = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ValueError("the prompt on standard input is not UTF-8 text") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+
+
+def utf8(text: str, what: str) -> str:
+    """A word of the command line as it is; bytes that are no text have become lone surrogates there."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} is not UTF-8 text") from None
+    return text
+
+
+def spoken(error: ValueError) -> str:
+    """A sentence of the library in the words of the command line.
+
+    >>> spoken(ValueError("Request cannot take top_p=2.0: input should be less than or equal to 1"))
+    '--top-p cannot be 2.0: input should be less than or equal to 1'
+    >>> spoken(ValueError('5 tokens and max_tokens=80 more do not fit: choose past_length="stop"'))
+    '5 tokens and --max-tokens 80 more do not fit: choose --past-length stop'
+    """
+    from headway.generate import Broken
+
+    if isinstance(error, Broken):
+        return str(error).replace(f"request {error.request}", f"prompt {error.request + 1}")
+    text = re.sub(r"^Request cannot take (\w+)=", lambda found: f"{_option(found[1])} cannot be ", str(error))
+    return re.sub(r'\b(max_tokens|past_length)="?(\w+)"?', lambda found: f"{_option(found[1])} {found[2]}", text)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def before_loading(directory: str, beam: int | None, check: Callable[[str, str], None]) -> Path:
+    """A model's directory, after what can be refused without its weights: `check` is told its path and kind."""
+    from headway.data.tokenizer import Tokenizer
+    from headway.hub import target
+
+    path = target.directory(directory)
+    config = target.Directory(path).config
+    check(str(path), config.kind)
+    if Tokenizer.read(path) is None:
+        raise ValueError(f"{path} has no tokenizer: add tokenizer.json, or vocab.json with merges.txt")
+    words = config.outputs if config.kind == "seq2seq" else config.vocabulary
+    if beam is not None and beam > words:
+        raise ValueError(f"--beam {beam} is more than the {words} tokens that the model can choose from")
+    return path
+
+
+def _generates(path: str, kind: str) -> None:
+    from headway.generate.reader import KINDS
+
+    if kind not in KINDS:
+        raise ValueError(f"{path} holds a {kind} model, which does not generate text; {', '.join(KINDS)} models do")
+
+
+def _results(
+    directory: str,
+    prompts: list[str],
+    choosing: Choosing,
+    beam: int | None,
+    length_penalty: float,
+    past_length: str,
+    dtype: str | None,
+    json: bool,
+) -> list:
+    from headway.generate import Request
+    from headway.hub import load
+
+    requests = [Request(prompt=text, **asdict(choosing)) for text in prompts]
+    model, tokenizer, receipt = load(before_loading(directory, beam, _generates), dtype=dtype)
+    print(receipt, file=sys.stderr, flush=True)
+    options = {"tokenizer": tokenizer, "past_length": past_length}
+    if beam is None:
+        return _streamed(model, requests, options, silent=json)
+    return _searched(model, requests, options | {"beams": beam, "alpha": length_penalty}, silent=json)
 
 
 def _streamed(model: Any, requests: list, options: dict[str, Any], *, silent: bool) -> list:
@@ -144,8 +249,10 @@ def in_turn(events: Iterator) -> Iterator[str]:
 
 
 def _say(number: int, result: Any) -> None:
+    from headway.generate.request import some
+
     ties = f", ties at {', '.join(str(place + 1) for place in result.ties)}" if result.ties else ""
-    print(f"prompt {number}: {len(result.tokens)} tokens, ended by {result.finish}{ties}", file=sys.stderr)
+    print(f"prompt {number}: {some(len(result.tokens), 'token')}, ended by {result.finish}{ties}", file=sys.stderr)
 
 
 def _row(prompt: str, result: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from headway.cli.generate import before_loading, utf8
+
 
 def translate(
     directory: str,
@@ -64,24 +66,33 @@ def translate(
             raise ValueError(f"--{name} is at least 1, not {value}")
     if str(file) != "-":
         file.open("rb").close()  # said before a model is loaded
+    utf8(prefix, "--prefix")
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.translate import Translator, lines_of
-    from headway.hub import load, target
+    from headway.app.translate import Translator, check_kind, checked_lines
+    from headway.hub import load
 
-    loaded = load(target.directory(directory), dtype=dtype)
+    path, cuts = before_loading(directory, beam, check_kind), Cuts()
+    lines = checked_lines(file)
+    loaded = load(path, dtype=dtype)
     translator = Translator.of(
-        loaded, beams=beam, length_penalty=length_penalty, max_tokens=max_tokens, prefix=prefix, cut=cut
+        loaded,
+        beams=beam,
+        length_penalty=length_penalty,
+        max_tokens=max_tokens,
+        prefix=prefix,
+        cut=cut,
+        when_cut=cuts,
     )
     _say(str(loaded.receipt))
     clock, counts = Clock(), {"line": 0, "short": 0, "tie": 0}
-    for line, result in translator.run(lines_of(file), batch=batch, progress=clock):
+    for line, result in translator.run(lines, batch=batch, progress=clock):
         # A line break of the model's own would move all lines below.
         text = " ".join(result.text.splitlines())
         print(json_format.dumps(_row(line.text, result), ensure_ascii=False) if json else text, flush=True)
         counts["line"] += 1
         counts["short"] += result.finish in ("max_tokens", "length")
         counts["tie"] += bool(result.ties)
-    _say(_summary(**counts, limit=max_tokens))
+    _say(_summary(**counts, limit=max_tokens) + str(cuts))
     return 0
 
 
@@ -97,10 +108,39 @@ def _summary(line: int, short: int, tie: int, *, limit: int) -> str:
 
     >>> _summary(3, 1, 0, limit=256)
     '3 lines; 1 not ended after 256 tokens or at the end of the model'
+    >>> _summary(1, 0, 0, limit=256)
+    '1 line'
     """
-    cut = f"; {short:,} not ended after {limit} tokens or at the end of the model" if short else ""
+    cut = (
+        f"; {short:,} not ended after {limit} token{'' if limit == 1 else 's'} or at the end of the model"
+        if short
+        else ""
+    )
     ties = f"; {tie:,} with a choice by so little that float32 could choose otherwise" if tie else ""
-    return f"{line:,} lines{cut}{ties}"
+    return f"{_lines(line)}{cut}{ties}"
+
+
+def _lines(count: int) -> str:
+    return f"{count:,} line{'' if count == 1 else 's'}"
+
+
+class Cuts:
+    """How many lines were too long and lost their end.
+
+    >>> cuts = Cuts()
+    >>> cuts("a line", 512)
+    >>> str(cuts)
+    '; 1 cut to the 512 tokens that the model reads'
+    """
+
+    def __init__(self) -> None:
+        self.count = self.most = 0
+
+    def __call__(self, line: Any, most: int) -> None:
+        self.count, self.most = self.count + 1, most
+
+    def __str__(self) -> str:
+        return f"; {self.count:,} cut to the {self.most} tokens that the model reads" if self.count else ""
 
 
 class Clock:
@@ -115,7 +155,7 @@ class Clock:
             self.last = now
             rate = done / (now - self.start)
             print(
-                f"{done:,} lines, {rate:,.1f} a second", file=sys.stderr, end="   \r" if terminal else "\n", flush=True
+                f"{_lines(done)}, {rate:,.1f} a second", file=sys.stderr, end="   \r" if terminal else "\n", flush=True
             )
 
 

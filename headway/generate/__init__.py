@@ -5,7 +5,7 @@ for event in stream(model, [Request(prompt="Once")], tokenizer=tokenizer):
 """
 
 from headway.generate.beam import beam
-from headway.generate.request import Event, Request, Result
+from headway.generate.request import Broken, Event, Request, Result
 from headway.generate.stream import Batch, generate, stream
 
-__all__ = ["stream", "generate", "beam", "Batch", "Request", "Result", "Event"]
+__all__ = ["stream", "generate", "beam", "Batch", "Request", "Result", "Event", "Broken"]

@@ -18,7 +18,7 @@ from torch import Tensor
 from headway.data.tokenizer import Tokenizer
 from headway.generate.reader import Pad, PastLength, Reader
 from headway.generate.request import Finish, Request, Result
-from headway.generate.row import forced, pieces_of
+from headway.generate.row import forced, naming, pieces_of
 from headway.generate.text import byte_tokens
 from headway.ops.logits import check_finite, log_total, steer
 
@@ -62,6 +62,7 @@ class Search:
     stops: frozenset[int]
     most: int
     limit: Finish
+    forced: int | None = None  # the token that must come last
     running: list[Beginning] = field(default_factory=lambda: [Beginning((), 0.0)])
     finished: list[tuple[float, Finish, Beginning]] = field(default_factory=list)
 
@@ -90,11 +91,14 @@ class Search:
         return parents if self.running else []
 
     def finish(self, text: Beginning) -> Finish | None:
+        last = len(text.tokens) == self.most
+        if last and text.tokens[-1] == self.forced:
+            return self.limit
         if text.tokens[-1] in self.ends:
             return "end"
         if text.tokens[-1] in self.stops:
             return "stop"
-        return self.limit if len(text.tokens) == self.most else None
+        return self.limit if last else None
 
     def _goes_on(self, running: list[Beginning]) -> bool:
         """Whether a running text may still enter the finished ones; the first of them has the best chance."""
@@ -123,12 +127,12 @@ def beam(
 ) -> list[list[Result]]:
     """For each request its `beams` best texts, best first; all requests are searched in one batch."""
     reader = Reader(model, tokenizer, pad, cache, past_length)
-    rule = Beams(beams, alpha, until)
+    rule, ends = Beams(beams, alpha, until), frozenset(reader.special.end)
     for request in requests:
         _plain(request)
     prompts = [reader.prompt(request) for request in requests]
     searches = [
-        Search(rule, frozenset(reader.special.end), frozenset(request.stop_tokens), *reader.most(request, prompt))
+        Search(rule, ends, frozenset(request.stop_tokens), *reader.most(request, prompt), reader.forced.last)
         for request, prompt in zip(requests, prompts, strict=True)
     ]
     if searches:
@@ -152,8 +156,9 @@ def _step(reader: Reader, searches: list[Search], logits: Float[Tensor, "B V"]) 
     count = min(max(search.candidates for search in searches), logits.shape[1])
     logits = steer(logits, (), must)  # before the total is taken: what is forced costs nothing
     top = steer(logits, reader.forced.never).topk(count)
-    check_finite(top.values[:, 0])
-    totals = top.values - log_total(logits)[:, None]
+    with naming(logits, [place for place, search in enumerate(searches) for _ in search.running]):
+        check_finite(top.values[:, 0])
+        totals = top.values - log_total(logits)[:, None]
     tokens, rows, last, start = top.indices.tolist(), [], [], 0
     for search in searches:
         end = start + len(search.running)
@@ -170,7 +175,7 @@ def _results(reader: Reader, search: Search, prompt: tuple[int, ...]) -> list[Re
     found = []
     for score, finish, text in search.finished:
         pieces = pieces_of(reader, prompt, raw)
-        shown = text.tokens[:-1] if finish in ("end", "stop") else text.tokens
+        shown = text.tokens[:-1] if text.tokens[-1] in search.ends | search.stops else text.tokens
         words = "" if pieces is None else "".join(map(pieces.add, shown)) + pieces.finish()
         found.append(Result(text.tokens, words, finish, score=score))
     return found

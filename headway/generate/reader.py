@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headway.config import Special
 from headway.config.seq2seq import Forced
 from headway.data.tokenizer import Tokenizer
-from headway.generate.request import Finish, Request
+from headway.generate.request import Finish, Request, some
 from headway.models.session import Session
 
 Pad = Literal["left", "right", "none"]
@@ -95,17 +95,19 @@ class Reader:
         if self.length is None:
             return request.max_tokens, "max_tokens"
         if self.reads_source and len(prompt) > self.length:
-            raise ValueError(f"a source of {len(prompt)} tokens is longer than the model's {self.length} positions")
+            raise ValueError(
+                f"a source of {some(len(prompt), 'token')} is longer than the model's {self.length} positions"
+            )
         read = 1 if self.reads_source else len(prompt)
         room = self.length - read
         if room < 1:
-            raise ValueError(f"a prompt of {read} tokens leaves no room in the model's {self.length} positions")
+            raise ValueError(f"a prompt of {some(read, 'token')} leaves no room in the model's {self.length} positions")
         if request.max_tokens <= room:
             return request.max_tokens, "max_tokens"
         if self.past_length == "refuse":
             raise ValueError(
-                f"{read} tokens and max_tokens={request.max_tokens} more do not fit into the model's {self.length} "
-                f'positions: ask for at most {room}, or choose past_length="stop"'
+                f"{some(read, 'token')} and max_tokens={request.max_tokens} more do not fit into the model's "
+                f'{self.length} positions: ask for at most {room}, or choose past_length="stop"'
             )
         return room, "length"
 

@@ -10,7 +10,17 @@ from headway.ops.cut import TIE
 
 Token = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+# A text whose end was forced on it at its last place is not ended but cut: "max_tokens", or "length" of the model.
 Finish = Literal["end", "stop", "max_tokens", "length"]
+
+
+def some(count: int, what: str) -> str:
+    """A count and its noun.
+
+    >>> some(1, "token"), some(2300, "token")
+    ('1 token', '2300 tokens')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 class Request(Frozen):
@@ -42,6 +52,20 @@ class Request(Frozen):
     @classmethod
     def _one_or_more(cls, given: Any) -> Any:
         return (given,) if isinstance(given, str) else given
+
+
+class Broken(ValueError):
+    """A request whose logits are not numbers, so that nothing can be chosen.
+
+    >>> str(Broken(3, float("nan")))
+    "the model's largest logit for request 3 is nan: its weights or inputs are broken"
+    """
+
+    def __init__(self, request: int, value: float) -> None:
+        super().__init__(
+            f"the model's largest logit for request {request} is {value}: its weights or inputs are broken"
+        )
+        self.request, self.value = request, value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """One request on its way through a batch: what it has produced, and whether it is finished."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from torch import Tensor
 
 from headway.config.seq2seq import Forced
 from headway.generate.reader import Reader
-from headway.generate.request import Event, Finish, Request
+from headway.generate.request import Broken, Event, Finish, Request
 from headway.generate.text import Pieces, Text
 
 
@@ -43,9 +47,11 @@ class Row:
         self, token: int, margin: float, logprob: float | None = None, likeliest: Sequence[tuple[int, float]] = ()
     ) -> Event:
         """Add a token, and say what it brings."""
+        must = self.forced
         self.tokens.append(token)
         text = self._add(token)
-        if self.finish is None and len(self.tokens) == self.most:
+        last = len(self.tokens) == self.most
+        if last and (self.finish is None or (self.finish == "end" and token == must)):
             self.finish = self._limit
         if self.finish is not None:
             text += self._text.finish()
@@ -71,6 +77,18 @@ def forced(rules: Forced, made: int, most: int) -> int | None:
     if made == 0 and rules.first is not None:
         return rules.first
     return rules.last if made == most - 1 else None
+
+
+@contextmanager
+def naming(logits: Tensor, requests: Sequence[int]) -> Iterator[None]:
+    """Inside, a complaint about broken logits names the request of the row; a row's place says nothing to its owner."""
+    try:
+        yield
+    except ValueError:
+        for request, best in zip(requests, logits.amax(-1).tolist(), strict=True):
+            if not math.isfinite(best):
+                raise Broken(request, best) from None
+        raise
 
 
 def pieces_of(reader: Reader, prompt: tuple[int, ...], raw: frozenset[int]) -> Pieces | None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from headway.data.tokenizer import Tokenizer
 from headway.generate.reader import Pad, PastLength, Reader
 from headway.generate.request import Event, Request, Result
-from headway.generate.row import Row
+from headway.generate.row import Row, naming
 from headway.generate.text import byte_tokens
 from headway.models.session import Session
 from headway.ops.cut import Rules
@@ -78,11 +78,12 @@ class Batch:
         if logits is None:
             return []
         uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in self._rows]
-        choice = choose(self._steered(logits), self._rules, uniforms)
+        with naming(logits, [row.index for row in self._rows]):
+            choice = choose(self._steered(logits), self._rules, uniforms)
+            extras = self._log_probabilities(logits, choice.tokens)
         if self._seen is not None:
             self._seen = torch.cat([self._seen, choice.tokens[:, None]], dim=1)
         chosen = zip(choice.tokens.tolist(), choice.margins.tolist(), strict=True)
-        extras = self._log_probabilities(logits, choice.tokens)
         events = [row.take(*one, *extra) for row, one, extra in zip(self._rows, chosen, extras, strict=True)]
         self._drop()
         return events

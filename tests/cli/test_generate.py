@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -18,6 +19,7 @@ from headway.config import Special
 from headway.data.tokenizer import Tokenizer
 from headway.generate import Event, Request, beam, generate
 from headway.models import fresh
+from headway.presets.bert import bert
 from tests.generate.tiny import CONFIGS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,6 +43,14 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         config = CONFIGS[name].model_copy(update={"vocabulary": words.size, "special": special, "length": 31})
         found[name] = tmp_path_factory.mktemp(name)
         headway.save(fresh(config, seed=1, std=0.3), found[name], tokenizer=words)
+    # One token of the prompts alone is broken: the head is another table.
+    torn = fresh(CONFIGS["llama"].model_copy(update={"vocabulary": words.size, "length": 31, "tied": False}), seed=1)
+    with torch.no_grad():
+        torn.tokens.weight[words.encode("b")[0]] = float("nan")
+    found["broken"] = tmp_path_factory.mktemp("broken")
+    headway.save(torn, found["broken"], tokenizer=words)
+    found["masked"] = tmp_path_factory.mktemp("masked")
+    headway.save(fresh(bert(width=14, layers=1, heads=2, vocabulary=words.size)), found["masked"], tokenizer=words)
     found["mute"] = tmp_path_factory.mktemp("mute")
     headway.save(fresh(CONFIGS["gpt2"]), found["mute"])
     return found
@@ -85,7 +95,7 @@ def test_the_prompt_may_come_from_stdin(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("the cat\nsat\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat\r\nsat\n")))
     assert main(["generate", str(directories["llama"]), *arguments, "--max-tokens", "5"]) == 0
     assert capsys.readouterr().out == right(directories["llama"], "the cat\nsat", max_tokens=5)[0] + "\n"
 
@@ -130,17 +140,95 @@ def test_beams_answer_a_source(directories: dict[str, Path], capsys: pytest.Capt
 
 
 MISTAKES = {
-    "do not fit into the model's 31 positions": ("llama", ["--prompt", "x", "--max-tokens", "80"]),
+    "1 token and --max-tokens 80 more do not fit into the model's 31 positions": (
+        "llama",
+        ["--prompt", "x", "--max-tokens", "80"],
+    ),
     "cannot slide past its length": ("llama", ["--prompt", "x", "--past-length", "slide"]),
-    "Request cannot take top_p=2.0": ("llama", ["--prompt", "x", "--top-p", "2"]),
+    "--top-p cannot be 2.0: input should be less than or equal to 1": ("llama", ["--prompt", "x", "--top-p", "2"]),
     "the prompt is empty": ("llama", ["--prompt", "", "--max-tokens", "3"]),
     "has no tokenizer": ("mute", ["--prompt", "x"]),
-    "leave temperature of the request at its default": (
+    "--beam chooses by score alone: leave out --temperature": (
         "bart",
         ["--prompt", "x", "--beam", "2", "--temperature", "1"],
     ),
     "Did you mean --temperature?": ("llama", ["--prompt", "x", "--temprature", "1"]),
 }
+
+
+# What needs no weights to be known is said before they are read.
+EARLY = {
+    "prompt 2 is not UTF-8 text": ("llama", ["--prompt", "x", "--prompt", "a\udcffb"]),
+    "the prompt is not UTF-8 text": ("llama", ["--prompt", "a\udcffb"]),
+    "--stop is not UTF-8 text": ("llama", ["--prompt", "x", "--stop", "\udcff"]),
+    "--prompt - is given 2 times, and stdin can be read once": ("llama", ["--prompt", "-", "--prompt", "-"]),
+    "--logprobs are written with --json alone: add --json": ("llama", ["--prompt", "x", "--logprobs", "2"]),
+    "--logprobs cannot be -2: input": ("llama", ["--prompt", "x", "--logprobs", "-2", "--json"]),
+    "--max-tokens cannot be 0: input": ("llama", ["--prompt", "x", "--max-tokens", "0"]),
+    "--seed cannot be -1: input": ("llama", ["--prompt", "x", "--seed", "-1"]),
+    "--temperature cannot be nan: input": ("llama", ["--prompt", "x", "--temperature", "nan"]),
+    "--stop cannot be '': string": ("llama", ["--prompt", "x", "--stop", ""]),
+    "--beam is at least 1, not 0": ("bart", ["--prompt", "x", "--beam", "0"]),
+    "--beam chooses by score alone: leave out --top-k": ("bart", ["--prompt", "x", "--beam", "2", "--top-k", "3"]),
+    "is more than the 261 tokens that the model can choose from": ("bart", ["--prompt", "x", "--beam", "262"]),
+    "has no tokenizer: add tokenizer.json": ("mute", ["--prompt", "x"]),
+    "holds a masked model, which does not generate text": ("masked", ["--prompt", "x"]),
+}
+
+
+@pytest.mark.parametrize("sentence", EARLY)
+def test_what_needs_no_weights_is_said_before_they_are_read(
+    directories: dict[str, Path], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("headway.hub.load", unread)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x")))
+    name, arguments = EARLY[sentence]
+    assert main(["generate", str(directories[name]), *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and len(shown.err.splitlines()) == 1 and sentence in shown.err
+
+
+def unread(*_: object, **__: object) -> None:
+    raise AssertionError("the weights were read")
+
+
+@pytest.mark.parametrize(
+    ("stdin", "sentence"),
+    [
+        (None, "standard input is closed: give a --prompt, or something to read"),
+        (b"a\xffb", "the prompt on standard input is not UTF-8 text"),
+    ],
+)
+def test_stdin_that_is_no_text(
+    directories: dict[str, Path],
+    stdin: bytes | None,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("headway.hub.load", unread)
+    # As where the locale is C: what is no text gets through, and is found much later.
+    file = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin), "utf-8", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdin", file)
+    assert main(["generate", str(directories["llama"])]) == 2
+    assert capsys.readouterr().err == f"headway: {sentence}\n"
+
+
+def test_one_token_is_singular_and_options_are_those_of_the_command_line(
+    directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["generate", str(directories["llama"]), "--prompt", "x", "--max-tokens"]
+    assert main([*call, "80"]) == 2
+    assert "ask for at most 30, or choose --past-length stop\n" in capsys.readouterr().err
+    assert main([*call, "1"]) == 0
+    assert "prompt 1: 1 token, ended by" in capsys.readouterr().err
+
+
+def test_broken_weights_name_the_prompt(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["generate", str(directories["broken"]), "--prompt", "a", "--prompt", "b", "--max-tokens", "2"]
+    for more in ([], ["--beam", "2"]):
+        assert main([*call, *more]) == 2
+        assert "the model's largest logit for prompt 2 is nan" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("sentence", MISTAKES)

@@ -112,8 +112,9 @@ def test_a_prefix_stands_before_each_line(capsys, model, tokenizer, text) -> Non
 def test_what_was_cut_short_is_said(capsys, model, text) -> None:
     rows, err = run(capsys, model[0], text, "--max-tokens", 2, "--json")
     short = sum(json.loads(row)["finish"] == "max_tokens" for row in rows.splitlines())
-    # The last token of a text that reached its limit is forced to be its end.
-    assert short == 0 and "not ended" not in err
+    # The last token of a text that reached its limit is forced to be its end, which is no end of the model's choice.
+    assert short > 0 and f"; {short} not ended after 2 tokens" in err
+    assert all(json.loads(row)["tokens"][-1:] in ([], [0]) for row in rows.splitlines())
     rows, err = run(capsys, model[0], text, "--max-tokens", 999, "--json")
     assert all(len(json.loads(row)["tokens"]) <= 30 for row in rows.splitlines())
 
@@ -123,7 +124,8 @@ def test_a_line_that_is_too_long(capsys, model, tokenizer, tmp_path: Path) -> No
     path.write_text("a dog\n" + "the dog " * 31 + "\n")
     assert main(["translate", str(model[0]), str(path)]) == 2
     assert "line 2 of" in (err := capsys.readouterr().err) and "the model reads 31" in err and "--cut" in err
-    out, _ = run(capsys, model[0], path, "--cut", "--max-tokens", 5)
+    out, err = run(capsys, model[0], path, "--cut", "--max-tokens", 5)
+    assert "2 lines" in err and "; 1 cut to the 31 tokens that the model reads\n" in err
     tokens = tokenizer.encode("the dog " * 31)
     request = Request(prompt=(*tokens[:30], 0), max_tokens=5)
     assert out.split("\n")[1] == generate(model[1], [request], tokenizer=tokenizer)[0].text
@@ -142,6 +144,7 @@ def test_a_line_break_of_the_model_is_no_new_line(capsys, model, tmp_path: Path,
         (["--beam", "0"], "--beam is at least 1, not 0"),
         (["--max-tokens", "0"], "--max-tokens is at least 1, not 0"),
         (["--batch", "0"], "--batch is at least 1, not 0"),
+        (["--prefix", "\udcff"], "--prefix is not UTF-8 text"),
     ],
 )
 def test_bad_options_are_one_sentence(capsys, tmp_path: Path, options: list[str], sentence: str) -> None:
@@ -149,7 +152,44 @@ def test_bad_options_are_one_sentence(capsys, tmp_path: Path, options: list[str]
     assert capsys.readouterr().err == f"headway: {sentence}\n"
 
 
-def test_bad_input_is_one_sentence(capsys, model, tmp_path: Path) -> None:
+def unread(*_: object, **__: object) -> None:
+    raise AssertionError("the weights were read")
+
+
+def test_a_single_line_is_singular(capsys, model, tmp_path: Path) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("a dog\n")
+    assert "\n1 line" in (err := run(capsys, model[0], path, "--max-tokens", 1)[1]) and "1 lines" not in err
+    assert "after 1 token or" in err
+
+
+def test_broken_weights_name_the_line(capsys, model, tokenizer, tmp_path: Path) -> None:
+    torn = fresh(model[1].config.model_copy(update={"tied": False, "family": "headway"}), std=0.4, seed=7)
+    with torch.no_grad():
+        torn.tokens.weight[tokenizer.encode("mat")[0]] = float("nan")
+    headway.save(torn, tmp_path / "torn", tokenizer=tokenizer)
+    path = tmp_path / "text.txt"
+    path.write_text("a dog\nthe cat sat\nmat\nthe dog\n")
+    for search in ([], ["--beam", "2"]):
+        assert main(["translate", str(tmp_path / "torn"), str(path), "--max-tokens", "3", *search]) == 2
+        assert f"the model's largest logit for line 3 of {path} is nan" in capsys.readouterr().err
+
+
+def test_stdin_is_looked_at_before_the_weights(capsys, model, monkeypatch) -> None:
+    monkeypatch.setattr("headway.hub.load", unread)
+    for stdin, sentence in (
+        (None, "standard input is closed: give a file, or something to read"),
+        (io.TextIOWrapper(io.BytesIO(b"a dog\n\xff\n")), "line 2 of standard input is not UTF-8 text"),
+    ):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert main(["translate", str(model[0])]) == 2
+        assert capsys.readouterr().err == f"headway: {sentence}\n"
+    assert main(["translate", str(model[0]), "--beam", "62"]) == 2
+    assert "--beam 62 is more than the 61 tokens that the model can choose from" in capsys.readouterr().err
+
+
+def test_bad_input_is_one_sentence(capsys, model, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("headway.hub.load", unread)
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"a dog\n\xff\xfe\n")
     assert main(["translate", str(model[0]), str(bad)]) == 2
@@ -162,7 +202,8 @@ def test_bad_input_is_one_sentence(capsys, model, tmp_path: Path) -> None:
     assert "'t5-small' is a preset" in capsys.readouterr().err
 
 
-def test_a_model_that_reads_no_source_is_refused(capsys, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_model_that_reads_no_source_is_refused(capsys, tmp_path: Path, tokenizer: Tokenizer, monkeypatch) -> None:
+    monkeypatch.setattr("headway.hub.load", unread)
     block = PRESETS["bart-base"]().decoder.block.model_copy(update={"cross": None})
     small = block.attention.model_copy(update={"width": 22, "heads": 2, "kv_heads": 2, "head_width": 11,
         "value_width": 11, "source_width": 22, "output_width": 22})  # fmt: skip
@@ -173,7 +214,8 @@ def test_a_model_that_reads_no_source_is_refused(capsys, tmp_path: Path, tokeniz
     assert "holds a language model, and translating takes one that reads a source" in capsys.readouterr().err
 
 
-def test_a_model_without_a_tokenizer_is_refused(capsys, model, tmp_path: Path) -> None:
+def test_a_model_without_a_tokenizer_is_refused(capsys, model, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("headway.hub.load", unread)
     headway.save(model[1], tmp_path / "bare")
     assert main(["translate", str(tmp_path / "bare")]) == 2
     assert "has no tokenizer" in capsys.readouterr().err

@@ -173,7 +173,7 @@ def test_what_a_search_does_not_know_is_refused(sentence: str) -> None:
 def test_stop_tokens_end_too_and_broken_weights_are_said() -> None:
     [found] = beam(until_table(), [Request(prompt=(0,), max_tokens=4, stop_tokens=(2,))], beams=2, alpha=0.0)
     assert [(result.tokens, result.finish) for result in found] == [((END,), "end"), ((1, 2), "stop")]
-    with pytest.raises(ValueError, match="largest logit in row 0 is nan"):
+    with pytest.raises(ValueError, match="largest logit for request 0 is nan"):
         beam(Markov(np.full((V, V), np.nan)), [Request(prompt=(0,))])
 
 

@@ -162,7 +162,7 @@ def test_a_source_too_long_is_refused_and_a_target_stops() -> None:
     bart = model("bart")
     with pytest.raises(ValueError, match="a source of 42 tokens is longer than the model's 41 positions"):
         generate(bart, [Request(prompt=(8,) * 42)])
-    with pytest.raises(ValueError, match="1 tokens and max_tokens=41 more do not fit into the model's 41 positions"):
+    with pytest.raises(ValueError, match="1 token and max_tokens=41 more do not fit into the model's 41 positions"):
         generate(bart, [Request(prompt=(8,), max_tokens=41)])
     [result] = generate(bart, [Request(prompt=(8, 9), max_tokens=50, temperature=9.0, seed=3)], past_length="stop")
     assert result.finish in ("length", "end")

@@ -7,9 +7,11 @@ import torch
 
 from headway.config import Special
 from headway.config.seq2seq import Forced
-from headway.generate import Batch, Event, Request, Result, generate, stream
+from headway.generate import Batch, Broken, Event, Request, Result, beam, generate, stream
+from headway.models import fresh
 from headway.ops.uniform import uniform
 from tests.generate.markov import Markov, counting
+from tests.generate.tiny import CONFIGS
 
 V = 11
 
@@ -218,8 +220,39 @@ def test_a_model_in_training_is_refused_while_it_drops() -> None:
 
 
 def test_broken_weights_are_not_turned_into_text() -> None:
-    with pytest.raises(ValueError, match="largest logit in row 0 is nan"):
+    with pytest.raises(ValueError, match="largest logit for request 0 is nan"):
         generate(Markov(np.full((V, V), np.nan)), [Request(prompt=(3,))])
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0}, {"logprobs": 2}])
+def test_a_broken_row_is_named_by_its_request(options: dict[str, float]) -> None:
+    """After 8 nothing is known; by then the first request has left, so the row's place is not its number."""
+    table = counting(V).table * 40
+    table[8] = np.nan
+    batch = Batch(Markov(table))
+    batch.join([Request(prompt=(0,), max_tokens=1), Request(prompt=(2,)), Request(prompt=(6,), **options)])
+    batch.step()
+    batch.step()
+    with pytest.raises(Broken, match="the model's largest logit for request 2 is nan") as caught:
+        batch.step()
+    assert caught.value.request == 2
+
+
+@pytest.mark.parametrize("name", ["generate", "beam"])
+def test_an_end_that_was_forced_is_no_end(name: str) -> None:
+    config = CONFIGS["bart"].model_copy(update={"forced": Forced(last=5), "length": 7})
+    model, asked = fresh(config, seed=7, dtype=torch.float64, std=0.4), Request(prompt=(7, 8, 9), max_tokens=4)
+    search = {"generate": generate, "beam": lambda *given, **more: [one[0] for one in beam(*given, beams=2, **more)]}
+    [short] = search[name](model, [asked])
+    assert (len(short.tokens), short.tokens[-1], short.finish) == (4, 5, "max_tokens")
+    long = asked.model_copy(update={"max_tokens": 50})
+    [full] = search[name](model, [long], past_length="stop")
+    assert (len(full.tokens), full.tokens[-1], full.finish) == (6, 5, "length")
+    # One that ends by itself, where the limit is far, has ended.
+    willing = fresh(config.model_copy(update={"head_bias": True}), seed=7, dtype=torch.float64, std=0.4)
+    with torch.no_grad():
+        willing.head_bias[..., 5] = 50.0
+    assert search[name](willing, [asked])[0].finish == "end"
 
 
 def test_forced_tokens_know_first_and_last() -> None:
