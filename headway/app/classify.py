@@ -3,17 +3,18 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
+from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
+from headway.generate.reader import padded
 from headway.hub.load import Loaded
 
 WINDOW = 4096  # inputs; a file may be longer than memory
@@ -101,9 +102,9 @@ class Classifier:
         logits = torch.empty(len(items), self.model.config.classes)
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            tokens, types = _padded([found[row].ids for row in rows]), _padded([found[row].type_ids for row in rows])
-            keep = _padded([found[row].attention_mask for row in rows]).bool()
-            logits[rows] = self.model(tokens, keep=None if bool(keep.all()) else keep, types=types).float()
+            tokens, keep = padded([tuple(found[row].ids) for row in rows], left=False)
+            types, _ = padded([tuple(found[row].type_ids) for row in rows], left=False)
+            logits[rows] = self.model(tokens, keep=keep, types=types).float()
         return logits
 
     def _encoded(self, items: Sequence[Item]) -> list[Any]:
@@ -121,11 +122,6 @@ class Classifier:
             if length == 0:
                 raise ValueError(f"{item.where} has no token that the model could read")
         return found
-
-
-def _padded(rows: list[list[int]]) -> Int[Tensor, "B L"]:
-    longest = max(map(len, rows))
-    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
 
 
 def check(files: Sequence[Path], kind: str) -> None:
@@ -155,7 +151,7 @@ def _picture(item: Item, config: Any) -> Float[Tensor, "C Y X"]:
 def _pictures(files: Sequence[Path]) -> Iterator[Item]:
     """Each line of stdin is a path; one without would leave a result out, and the lines would no longer correspond."""
     for file in files:
-        for where, path in _lines(file) if str(file) == "-" else [(str(file), str(file))]:
+        for where, path in lines_of(file) if str(file) == "-" else [(str(file), str(file))]:
             if not path:
                 raise ValueError(f"{where} is empty: give the path of a picture")
             if not Path(path).exists():
@@ -164,21 +160,8 @@ def _pictures(files: Sequence[Path]) -> Iterator[Item]:
 
 
 def _texts(files: Sequence[Path]) -> Iterator[Item]:
-    for where, line in (one for file in files for one in _lines(file)):
+    for where, line in (one for file in files for one in lines_of(file)):
         columns = line.split("\t")
         if len(columns) > 2:
             raise ValueError(f"{where} has {len(columns)} columns: give a text, or two with a tab between them")
         yield Item(where, *columns)
-
-
-def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Where each line stands, and its text."""
-    name = "standard input" if str(file) == "-" else str(file)
-    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            where = f"line {number} of {name}"
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise ValueError(f"{where} is not UTF-8 text") from None
-            yield where, text.rstrip("\r\n")

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from headway.app.partial import Partial
+from headway.data.lines import text_of
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import Loaded
 from headway.models.sentence import SentenceEncoder
@@ -74,23 +75,15 @@ class Lines:
         stream.seek(0)
         for count, line in enumerate(stream, start=1):
             digest.update(line)
-            _text(count, line, name)
+            text_of(line, count, name)
         return cls(stream, name, count, digest.hexdigest())
 
     def chunks(self, done: int) -> Iterator[list[str]]:
         """Texts, CHUNK at a time, without the first `done`."""
         self.stream.seek(0)
         rows = islice(enumerate(self.stream, start=1), done, None)
-        while chunk := [_text(number, line, self.name) for number, line in islice(rows, CHUNK)]:
+        while chunk := [text_of(line, number, self.name) for number, line in islice(rows, CHUNK)]:
             yield chunk
-
-
-def _text(number: int, line: bytes, name: str) -> str:
-    try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"line {number} of {name} is not UTF-8 text") from None
-    return text.rstrip("\r\n")
 
 
 def as_json_lines(texts: Sequence[str], vectors: Vectors) -> bytes:

@@ -1,14 +1,13 @@
 """Lines in, lines out, by a model that reads a source: a window of lines at a time, in the order given."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
 from headway.generate import Broken, Request, Result, beam, generate
 from headway.hub.load import Loaded
@@ -124,25 +123,10 @@ def _further(progress: Callable[[int], None], before: int, count: int) -> None:
 
 
 def checked_lines(file: Path) -> Iterator[Line]:
-    """The same as lines_of, after a look at whether it is text: all of a file, the first window of a pipe."""
+    """The lines of a file, after a look at whether it is text: all of a file, the first window of a pipe."""
+    lines = (Line(*one) for one in lines_of(file))
     if file.is_file():
         for _ in lines_of(file):
             pass
-        return lines_of(file)
-    lines = lines_of(file)
+        return lines
     return chain(list(islice(lines, WINDOW)), lines)
-
-
-def lines_of(file: Path) -> Iterator[Line]:
-    """The lines of a UTF-8 file; `-` is stdin."""
-    name = "standard input" if str(file) == "-" else str(file)
-    if str(file) == "-" and sys.stdin is None:
-        raise ValueError("standard input is closed: give a file, or something to read")
-    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            where = f"line {number} of {name}"
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise ValueError(f"{where} is not UTF-8 text") from None
-            yield Line(where, text.rstrip("\r\n"))

@@ -15,6 +15,7 @@ from torch import Tensor
 from headway.config import Additive, Frozen, Linear, Local, Spatial
 from headway.ops.attention import MECHANISMS
 from headway.ops.attention.call import Call, Mechanism
+from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import (
     Mask,
     allowed,
@@ -27,7 +28,6 @@ from headway.ops.mask import (
     window,
 )  # fmt: skip
 from headway.ops.mask.pairs import ALL
-from headway.ops.position import Alibi, Relative
 
 BATCH, KEY_WIDTH, VALUE_WIDTH = 2, 7, 5
 HEADS = ((3, 3), (3, 1), (6, 2))

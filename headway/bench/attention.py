@@ -19,8 +19,8 @@ from headway.bench.qkv import HEADS, Equation, Function, Problem
 from headway.bench.row import Row, Target, counted
 from headway.bench.run import Run
 from headway.ops.attention import attend
+from headway.ops.bias import Relative
 from headway.ops.mask import Mask, causal, padding
-from headway.ops.position import Relative
 
 PEER = "torch SDPA"
 SHORTEST = 2.0  # ms: below it the time of a call is mostly the call itself

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -84,14 +83,12 @@ def _check_apart(source: Path, destination: Path) -> None:
 
 
 def _hash(model: "torch.nn.Module") -> str:
-    """What the receipt of a later load says; a sentence encoder's is of its encoder and of its linear map."""
+    """What the receipt of a later load says."""
     from headway.hub.receipt import hash_of
+    from headway.hub.sentence import hash_of_encoder
     from headway.models.sentence import SentenceEncoder
 
-    if not isinstance(model, SentenceEncoder):
-        return hash_of(model)
-    first = hash_of(model.encoder)
-    return first if model.dense is None else sha256(f"{first} {hash_of(model.dense)}".encode()).hexdigest()
+    return hash_of_encoder(model) if isinstance(model, SentenceEncoder) else hash_of(model)
 
 
 def _check_range(model: "torch.nn.Module", dtype: str) -> None:

@@ -13,6 +13,8 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
 
+from headway.data.lines import name_of
+
 TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
 
@@ -56,7 +58,7 @@ def embed(
     """
     try:
         with _opened(file) as stream, _terminable():
-            _embed(directory, stream, _name(file), out=out, overwrite=overwrite, dtype=dtype)
+            _embed(directory, stream, name_of(file), out=out, overwrite=overwrite, dtype=dtype)
     except Terminated:
         return TERMINATED
     return 0
@@ -146,10 +148,6 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
     with tempfile.TemporaryFile() as kept:
         shutil.copyfileobj(sys.stdin.buffer, kept)
         yield kept
-
-
-def _name(file: Path) -> str:
-    return "standard input" if str(file) == "-" else str(file)
 
 
 def _say(line: str, end: str = "\n") -> None:

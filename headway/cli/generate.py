@@ -3,12 +3,13 @@
 import json as json_format
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from headway.cli.before import before_loading, utf8
 
 
 @Parameter(name="*")
@@ -128,15 +129,6 @@ def _stdin() -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
-def utf8(text: str, what: str) -> str:
-    """A word of the command line as it is; bytes that are no text have become lone surrogates there."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{what} is not UTF-8 text") from None
-    return text
-
-
 def spoken(error: ValueError) -> str:
     """A sentence of the library in the words of the command line.
 
@@ -155,22 +147,6 @@ def spoken(error: ValueError) -> str:
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-def before_loading(directory: str, beam: int | None, check: Callable[[str, str], None]) -> Path:
-    """A model's directory, after what can be refused without its weights: `check` is told its path and kind."""
-    from headway.data.tokenizer import Tokenizer
-    from headway.hub import target
-
-    path = target.directory(directory)
-    config = target.Directory(path).config
-    check(str(path), config.kind)
-    if Tokenizer.read(path) is None:
-        raise ValueError(f"{path} has no tokenizer: add tokenizer.json, or vocab.json with merges.txt")
-    words = config.outputs if config.kind == "seq2seq" else config.vocabulary
-    if beam is not None and beam > words:
-        raise ValueError(f"--beam {beam} is more than the {words} tokens that the model can choose from")
-    return path
 
 
 def _generates(path: str, kind: str) -> None:

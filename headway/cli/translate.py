@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.generate import before_loading, utf8
+from headway.cli.before import before_loading, utf8
 
 
 def translate(

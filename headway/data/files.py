@@ -19,3 +19,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_optional(path: Path) -> dict[str, Any]:
     """The same, and nothing where there is no file."""
     return read_json(path) if path.exists() else {}
+
+
+def write_json(path: Path, content: object) -> None:
+    """JSON that people may read too."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer as Engine
 
 from headway.data import marian, vocabulary
-from headway.data.files import read_optional
+from headway.data.files import read_optional, write_json
 
 FILE, SETTINGS, NAMES = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 # What we call it -> what the files call it.
@@ -70,12 +70,9 @@ class Tokenizer:
         return self.engine.decode(list(tokens), skip_special_tokens=not special)
 
     def save(self, directory: str | Path) -> None:
-        from json import dumps
-
         place = Path(directory)
         self.engine.save(str(place / FILE))
-        settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.special}
-        (place / SETTINGS).write_text(dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(place / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **self.special})
 
     def _number(self, name: str) -> int | None:
         words = (self.special[key] for key in SPECIAL[name] if key in self.special)

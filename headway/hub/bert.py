@@ -5,7 +5,7 @@ from typing import Any
 
 from headway.config.masked import MaskedConfig
 from headway.hub.family import Family
-from headway.hub.reading import activation_of, activation_to, refuse, special_of, special_to
+from headway.hub.reading import activation_of, activation_to, labels_of, refuse, special_of, special_to
 from headway.hub.table import Entry, Table, Tied, expand
 from headway.presets.bert import bert
 
@@ -144,14 +144,11 @@ def _heads(config: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
 
 
 def _classes(config: Mapping[str, Any]) -> dict[str, Any]:
-    named = {int(key): str(value) for key, value in (config.get("id2label") or {}).items()}
-    if sorted(named) != list(range(len(named))):
-        raise ValueError(f"id2label names classes {sorted(named)}, and they are numbered from 0 without a gap")
-    classes = len(named) or config.get("num_labels", 2)
+    classes, labels = labels_of(config)
     kind = config.get("problem_type") or _problem(config, classes)
     if kind not in OUTCOMES:
         raise ValueError(f"headway does not read models with problem_type={kind!r} (only {', '.join(OUTCOMES)})")
-    return {"classes": classes, "labels": tuple(named[i] for i in range(len(named))), "outcome": OUTCOMES[kind]}
+    return {"classes": classes, "labels": labels, "outcome": OUTCOMES[kind]}
 
 
 def _problem(config: Mapping[str, Any], classes: int) -> str:

@@ -68,3 +68,15 @@ def special_to(special: Special) -> dict[str, Any]:
         "decoder_start_token_id": special.start,
     }
     return found if special.start is not None else {key: found[key] for key in list(found)[:3]}
+
+
+def labels_of(config: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
+    """How many classes there are, and their names, where they have any.
+
+    >>> labels_of({"id2label": {"0": "no", "1": "yes"}}), labels_of({"num_labels": 3})
+    ((2, ('no', 'yes')), (3, ()))
+    """
+    named = {int(key): str(value) for key, value in (config.get("id2label") or {}).items()}
+    if sorted(named) != list(range(len(named))):
+        raise ValueError(f"id2label names classes {sorted(named)}, and they are numbered from 0 without a gap")
+    return len(named) or config.get("num_labels", 2), tuple(named[i] for i in range(len(named)))

@@ -1,6 +1,5 @@
 """`headway.save`: a model in the layout of its family, so that the library it came from loads it."""
 
-import json
 import re
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headway.data.files import write_json
 from headway.data.tokenizer import Tokenizer
 from headway.hub.card import card
 from headway.hub.family import Family, family_named
@@ -184,7 +184,3 @@ def _parts(tensors: dict[str, Tensor], shard: int):
             part = {}
         part[name] = tensor
     yield part
-
-
-def write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

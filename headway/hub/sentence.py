@@ -15,7 +15,7 @@ from headway.config.sentence import SentenceConfig
 from headway.data.tokenizer import Tokenizer
 from headway.hub.family import Family, family_named
 from headway.hub.load import Loaded, fill, load_model
-from headway.hub.receipt import Hasher, Receipt
+from headway.hub.receipt import Receipt, hash_of
 from headway.hub.save import write_model, write_tensors
 from headway.hub.steps import read_dense, read_limit, read_pooling, read_prompt, read_steps, write_steps
 from headway.hub.store import Store
@@ -79,7 +79,7 @@ def _together(one: Receipt, other: Receipt) -> Receipt:
         expected=one.expected + other.expected,
         found=one.found + other.found,
         parameters=one.parameters + other.parameters,
-        hash=hashlib.sha256(f"{one.hash} {other.hash}".encode()).hexdigest(),
+        hash=_both(one.hash, other.hash),
     )
 
 
@@ -89,7 +89,14 @@ def write_sentence(model: SentenceEncoder, directory: Path, shard: int) -> None:
     write_model(family_named(model.config.encoder.family), model.encoder, directory, shard)
     if model.dense is not None:
         tensors = {f"linear.{name}": parameter.detach() for name, parameter in model.dense.named_parameters()}
-        hasher = Hasher()
-        for name, tensor in model.dense.named_parameters():
-            hasher.add(name, tensor)
-        write_tensors(tensors, folders["Dense"], hasher.hexdigest(), shard)
+        write_tensors(tensors, folders["Dense"], hash_of(model.dense), shard)
+
+
+def hash_of_encoder(model: SentenceEncoder) -> str:
+    """What the receipt of a later load says: of the encoder, and of the linear map where there is one."""
+    first = hash_of(model.encoder)
+    return first if model.dense is None else _both(first, hash_of(model.dense))
+
+
+def _both(one: str, other: str) -> str:
+    return hashlib.sha256(f"{one} {other}".encode()).hexdigest()

@@ -14,10 +14,9 @@ from typing import Any
 
 from headway.config.masked import MaskedConfig
 from headway.config.sentence import DenseConfig, Pooling, SentenceConfig
-from headway.data.files import read_json, read_optional
+from headway.data.files import read_json, read_optional, write_json
 from headway.data.tokenizer import SETTINGS
 from headway.hub.reading import refuse
-from headway.hub.save import write_json
 
 MODULES, LIMIT, EXTRAS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 ORDER = ("Transformer", "Pooling", "Dense", "Normalize")

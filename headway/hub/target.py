@@ -30,7 +30,7 @@ from headway.hub.load import read_config
 from headway.hub.steps import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
 from headway.hub.store import INDEX, WEIGHTS, Store
 from headway.models import on_meta
-from headway.presets import names, preset
+from headway.presets import names, preset, spelled
 
 _PRESET = "preset:"
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
@@ -120,26 +120,22 @@ def resolve(text: str) -> Target:
         return Directory(path)
     if found := _FUNCTION.fullmatch(text):
         return Function(text, _function(*found.groups()))
-    if _known(text) in names():
+    if spelled(text) in names():
         return _preset(text)
     raise ValueError(_unknown(text, path))
 
 
 def hidden(text: str) -> str | None:
     """The preset whose name a directory has too, so that `text` means the directory."""
-    return _known(text) if _known(text) in names() and is_model(_path(text)) else None
+    return spelled(text) if spelled(text) in names() and is_model(_path(text)) else None
 
 
 def _path(text: str) -> Path:
     return Path(os.path.expanduser(text))  # pathlib's own raises where there is no such user
 
 
-def _known(text: str) -> str:
-    return text.lower().replace("_", "-")
-
-
 def _preset(text: str) -> Preset:
-    name = _known(text)
+    name = spelled(text)
     if name not in names():
         raise ValueError(f"there is no preset {text!r}{nearest(name, list(names()))}; `headway info` lists the presets")
     return Preset(name, preset(name))

@@ -10,7 +10,7 @@ from headway.config.base import Extent
 from headway.config.vision import VisionConfig
 from headway.hub.family import Family
 from headway.hub.pictures import images_of, images_to
-from headway.hub.reading import activation_of, activation_to, refuse
+from headway.hub.reading import activation_of, activation_to, labels_of, refuse
 from headway.hub.table import Entry, Table, expand
 from headway.presets.vision import vit
 
@@ -116,10 +116,8 @@ def _extent(said: Any) -> Extent:
 
 
 def _classes(config: Mapping[str, Any]) -> dict[str, Any]:
-    named = {int(key): str(value) for key, value in (config.get("id2label") or {}).items()}
-    if sorted(named) != list(range(len(named))):
-        raise ValueError(f"id2label names classes {sorted(named)}, and they are numbered from 0 without a gap")
-    return {"classes": len(named) or config.get("num_labels", 2), "labels": tuple(named[i] for i in range(len(named)))}
+    classes, labels = labels_of(config)
+    return {"classes": classes, "labels": labels}
 
 
 def write(config: VisionConfig) -> dict[str, Any]:

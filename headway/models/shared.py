@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.ops.attention.call import learning
-from headway.ops.position import Bias
+from headway.ops.bias import Bias
 
 _NUMBERS = 2**20  # in the largest table that is kept: longer texts are cut into tiles so as not to hold a whole one
 

@@ -20,11 +20,12 @@ from headway.nn.refuse import check_inputs, check_state
 from headway.nn.state import Cross, Growing, State
 from headway.nn.together import Whole, lay_together, places_of, plain, whole_of
 from headway.ops.attention import Call, attend_call, build
+from headway.ops.bias import Bias
 from headway.ops.linear import linear
 from headway.ops.mask import Mask, allowed, causal
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.places import Keep
-from headway.ops.position import Bias, RotaryTable, apply_rotary, rotary_table
+from headway.ops.position import RotaryTable, apply_rotary, rotary_table
 
 
 class Core(nn.Module):

@@ -14,9 +14,10 @@ from headway.nn.feedforward import FeedForward
 from headway.nn.norm import make_norm
 from headway.nn.quarantine import zero_padding
 from headway.nn.state import State
+from headway.ops.bias import Bias
 from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
-from headway.ops.position import Bias, RotaryTable
+from headway.ops.position import RotaryTable
 
 
 @dataclass(frozen=True, eq=False)

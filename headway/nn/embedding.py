@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.nn.init import normal
-from headway.ops.position import Alibi, Clipped, Relative, alibi_slopes, sinusoidal, sinusoidal_cells
+from headway.ops.bias import Alibi, Clipped, Relative, alibi_slopes
+from headway.ops.position import sinusoidal, sinusoidal_cells
 
 
 def embedding(count: int, width: int) -> nn.Embedding:

@@ -32,8 +32,8 @@ class Held(ABC):
         self._buffer: Columns | None = None
         self._next: Int[Tensor, " B"] = torch.zeros(1, dtype=torch.long)
         self._steps = 0  # tokens that every row took in since then, one by one
-        self._ragged = False  # whether any token was padding
-        self._finite = True  # whether all keys were, when they were written
+        self.ragged = False  # whether any token was padding
+        self.finite_keys = True  # whether all keys were, when they were written
 
     @abstractmethod
     def attend(self, call: Call, core: Core) -> Float[Tensor, "B H L W"]:
@@ -83,8 +83,8 @@ class Held(ABC):
         total = max(self.columns, other.columns)
         ours, theirs = aligned(self._now(), total), aligned(other._now(), total)
         pairs = [torch.cat([getattr(ours, field.name), getattr(theirs, field.name)]) for field in fields(Columns)]
-        self._ragged = self._ragged or other._ragged or self.columns != other.columns
-        self._finite = self._finite and other._finite
+        self.ragged = self.ragged or other.ragged or self.columns != other.columns
+        self.finite_keys = self.finite_keys and other.finite_keys
         self._next = torch.cat([self._next, other._next])
         self.columns, self.capacity = total, max(self.capacity, other.capacity, total)
         self._hold(Columns(*pairs))
@@ -97,7 +97,7 @@ class Held(ABC):
         new = self._new(call)
         buffer = self._room(new, at + new.k.shape[2])
         buffer.put(new, at)
-        self._finite = self._finite and finite(new.k)
+        self.finite_keys = self.finite_keys and finite(new.k)
         self._next = after(self._next, new.positions, new.keep)
         self._foresee()
 
@@ -124,16 +124,8 @@ class Held(ABC):
         self._buffer.k.narrow(2, at, 1).copy_(k)
         self._buffer.v.narrow(2, at, 1).copy_(v)
         self.columns, self._steps = at + 1, self._steps + 1
-        self._finite = self._finite and finite(k)
+        self.finite_keys = self.finite_keys and finite(k)
         return self._now()
-
-    @property
-    def ragged(self) -> bool:
-        return self._ragged
-
-    @property
-    def finite_keys(self) -> bool:
-        return self._finite
 
     def _settle(self) -> None:
         if self._steps:
@@ -151,13 +143,13 @@ class Held(ABC):
         """The call with everything held as its keys."""
         now, mask = self._now(), call.mask
         mask = None if mask is None else without_padding(mask)
-        if self._ragged:
+        if self.ragged:
             mask = padding(keep=now.keep) if mask is None else mask & padding(keep=now.keep)
         if mask is not None:
             mask.check(call.q.shape[0], call.q.shape[1], call.q.shape[2], self.columns)
         # Queries that nobody placed are not compared with keys by position: the mask then refuses to guess.
         positions = None if call.query_positions is None else now.positions
-        return replace(call, k=now.k, v=now.v, mask=mask, key_positions=positions, keys_finite=self._finite)
+        return replace(call, k=now.k, v=now.v, mask=mask, key_positions=positions, keys_finite=self.finite_keys)
 
     def _now(self) -> Columns:
         assert self._buffer is not None
@@ -165,7 +157,7 @@ class Held(ABC):
 
     def _new(self, call: Call) -> Columns:
         keep = None if call.mask is None else kept_keys(call.mask)
-        self._ragged = self._ragged or keep is not None
+        self.ragged = self.ragged or keep is not None
         batch, keys, device = call.k.shape[0], call.k.shape[2], call.k.device
         keep = torch.ones(1, keys, dtype=torch.bool, device=device) if keep is None else keep
         positions = self.following(keys) if call.key_positions is None else call.key_positions

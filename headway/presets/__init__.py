@@ -23,10 +23,15 @@ def names() -> Iterator[str]:
 def preset(name: str) -> Frozen:
     """The configuration of a published model; underscores and capitals are accepted."""
     known = _all()
-    wanted = name.lower().replace("_", "-")
+    wanted = spelled(name)
     if wanted not in known:
         raise ValueError(f"there is no preset {name!r}{nearest(wanted, known)}; `headway info` lists them")
     return known[wanted]()
+
+
+def spelled(name: str) -> str:
+    """A name as the tables have it."""
+    return name.lower().replace("_", "-")
 
 
 def _all() -> dict[str, Callable[[], Frozen]]:

@@ -13,8 +13,8 @@ from headway.bench.machine import Machine
 from headway.bench.qkv import Equation, Problem
 from headway.bench.run import Run
 from headway.ops.attention import attend
+from headway.ops.bias import Relative
 from headway.ops.mask import causal, padding, window
-from headway.ops.position import Relative
 
 MACHINE = Machine("toy", 1, {"float32": 1e9, "bfloat16": 1e9}, 1e9, Timing((1.0, 1.0)))
 RUN = Run(MACHINE, quick=True, seconds=0.0)

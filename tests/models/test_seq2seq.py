@@ -15,7 +15,7 @@ from headway.models import count, fresh, make
 from headway.models.entrance import HalvedPositions
 from headway.models.seq2seq import Seq2Seq
 from headway.models.shared import Shared
-from headway.ops.position import Relative
+from headway.ops.bias import Relative
 
 SOURCE, TARGET = 53, 47
 LENGTHS, TARGETS = [7, 11, 2], [5, 3, 13]

@@ -19,7 +19,8 @@ from headway.nn import (
 )
 from headway.nn.init import initialise, normal, residual, xavier
 from headway.nn.norm import BatchNorm, LayerNorm, RMSNorm
-from headway.ops.position import alibi_slopes, relative_bucket, rotate, sinusoidal, sinusoidal_grid
+from headway.ops.bias import alibi_slopes, relative_bucket
+from headway.ops.position import rotate, sinusoidal, sinusoidal_grid
 
 B, L, D, H = 2, 5, 14, 3
 POSITIONS = torch.tensor([[0, 3, 1, 1, 10], [7, 6, 5, 4, 3]])

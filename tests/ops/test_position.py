@@ -8,15 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.ops.bias import Alibi, Bias, Clipped, Relative, alibi_slopes, relative_bucket
 from headway.ops.position import (
-    Alibi,
-    Bias,
-    Clipped,
-    Relative,
-    alibi_slopes,
     apply_rotary,
     grid_positions,
-    relative_bucket,
     rotary_frequencies,
     rotary_grid_table,
     rotary_table,

@@ -14,9 +14,9 @@ from torch import Tensor
 from headway.config import Frozen, nearest, read_spec
 from headway.ops.attention import additive, channel, linear, local, softmax, spatial
 from headway.ops.attention.call import Call, Mechanism, build
+from headway.ops.bias import Bias
 from headway.ops.mask import Mask, causal
 from headway.ops.mask.pairs import ALL
-from headway.ops.position import Bias
 
 __all__ = [
     "MECHANISMS",

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.config import Channel, Frozen, Linear, Local, Softmax, Spatial, read_spec
+from headway.ops.bias import Bias
 from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
-from headway.ops.position import Bias
 from headway.sizes import Cost, Sizes
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from headway.ops.attention.call import Call
 from headway.ops.attention.tiles import Extra, Tile
+from headway.ops.bias import Bias
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.ops.position import Bias
 
 # (call, q, k, vector) -> raw scores, before cap, bias and mask
 Raw = Callable[..., Tensor]

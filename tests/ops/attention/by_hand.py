@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headway.config import Linear, Local, Spatial
 from headway.ops.attention.call import Call
-from headway.ops.position import Alibi, Relative
+from headway.ops.bias import Alibi, Relative
 
 Array = NDArray[np.float64]
 FEATURES: dict[str, Callable[[Array], Array]] = {

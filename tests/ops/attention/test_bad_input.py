@@ -9,6 +9,7 @@ from torch import Tensor
 from headway.audit.parts import outcome
 from headway.ops.attention import MECHANISMS, attend, attend_call, weights
 from headway.ops.attention.call import build
+from headway.ops.bias import Alibi
 from headway.ops.mask import (
     Mask,
     allowed,
@@ -21,7 +22,6 @@ from headway.ops.mask import (
     tiles,
     window,
 )
-from headway.ops.position import Alibi
 from tests.ops.mask.unchecked import outcomes
 
 

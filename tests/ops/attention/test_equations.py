@@ -14,9 +14,9 @@ from torch import Tensor
 from headway.audit.trials import trial
 from headway.ops.attention import MECHANISMS, attend, weights
 from headway.ops.attention.call import Call, build
+from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import Mask, allowed, causal, padding, window
 from headway.ops.mask.pairs import ALL
-from headway.ops.position import Alibi, Relative
 from tests.ops.attention import by_hand
 from tests.ops.attention.paths import force_tiles
 

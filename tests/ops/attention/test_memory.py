@@ -9,8 +9,8 @@ from torch import Tensor
 
 from headway.bench.memory import measure
 from headway.ops.attention import attend
+from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import causal, padding, segments, window
-from headway.ops.position import Alibi, Relative
 
 LENGTH, WIDTH = 3000, 8
 TABLE = LENGTH * LENGTH * 4

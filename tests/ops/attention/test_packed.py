@@ -15,9 +15,9 @@ from headway.bench.memory import measure
 from headway.config import Softmax
 from headway.ops.attention import MECHANISMS, attend, loop
 from headway.ops.attention.call import Call, build
+from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import Mask, allowed, causal, packed, padding, segments, selected, tiles, window
 from headway.ops.mask.pairs import Pairs
-from headway.ops.position import Alibi, Relative
 from headway.sizes import Sizes
 
 BATCH, HEADS, KV_HEADS, WIDTH, VALUE_WIDTH = 2, 6, 3, 7, 5
