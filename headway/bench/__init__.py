@@ -9,4 +9,5 @@ can do), `row` (the figures and their verdict), `table` and `plot` (how they are
 WORKS = {
     "attention": "headway.bench.attention",
     "models": "headway.bench.models",
+    "train": "headway.bench.train",
 }

@@ -15,6 +15,9 @@ from headway.cli.mistakes import run
 
 # What `headway --help` says of each verb; `headway <verb> --help` shows the verb's own docstring.
 VERBS = {
+    "train": "From data to a model that works: train, stop, resume.",
+    "eval": "Measure a model on data: loss, accuracy, F1, BLEU and chrF.",
+    "runs": "List runs, compare them, draw their curves.",
     "mechanisms": "One table over all attention mechanisms: difference from the reference, price, time.",
     "bench": "Time headway beside its peers, in one run.",
     "info": "A model as a tree: shapes, parameters, memory.",
@@ -29,6 +32,9 @@ HELP = """The Transformer on PyTorch: every attention mechanism behind one inter
 
 For example:
 
+    headway train FILE           a model of one's own
+    headway eval DIR DATA        how good a model is
+    headway runs                 all runs, and their curves
     headway mechanisms           all mechanisms on one input
     headway bench attention      attention beside its peers
     headway info gpt2            a model as a tree

@@ -8,6 +8,8 @@ from difflib import get_close_matches
 
 from cyclopts import App, CycloptsError
 from cyclopts.exceptions import UnknownCommandError
+from cyclopts.exceptions import ValidationError as Refused
+from pydantic import ValidationError
 
 MISTAKE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -51,6 +53,9 @@ def sentence(error: Exception, verbs: Iterable[str]) -> str:
     """
     if isinstance(error, UnknownCommandError):
         text = _unknown(error, verbs)
+    elif isinstance(error, Refused) and isinstance(error.__cause__, ValidationError):
+        # Our own sentence, without pydantic's frame around it.
+        text = error.__cause__.errors()[0]["msg"].removeprefix("Value error, ")
     elif isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     else:

@@ -16,7 +16,8 @@ class MaskedConfig(Frozen):
     """BERT (arXiv:1810.04805): word, position and sentence embeddings, a norm, a stack that looks both ways, heads.
 
     Each head is a choice: `words` predicts hidden words, `adjacent` whether the second sentence follows the first,
-    `classes` > 0 classifies; the last two read the `pooler`'s vector. `family` names the layout it is saved in.
+    `inverted` whether it is the first in another order, `inference` > 0 what follows logically from the first, and
+    `classes` > 0 classifies; all but `words` read the `pooler`'s vector. `family` names the layout it is saved in.
     """
 
     kind: Literal["masked"] = "masked"
@@ -29,6 +30,9 @@ class MaskedConfig(Frozen):
     pooler: bool = True
     words: bool = False
     adjacent: bool = False
+    inverted: bool = False
+    inference: Annotated[int, Field(ge=0, strict=True)] = 0
+    inference_labels: tuple[str, ...] = ()  # names of its classes; none, or one each
     classes: Annotated[int, Field(ge=0, strict=True)] = 0
     labels: tuple[str, ...] = ()  # names of the classes; none, or one each
     outcome: Outcome = "one"
@@ -40,10 +44,11 @@ class MaskedConfig(Frozen):
             raise ValueError("a masked-word model looks both ways: its attention needs causal=False")
         if self.stack.block.cross is not None:
             raise ValueError("a masked-word model reads no source: cross-attention belongs to an encoder-decoder")
-        if not self.pooler and (self.adjacent or self.classes):
-            raise ValueError("the next-sentence head and the classifier read the pooled vector: they need pooler=True")
-        if self.labels and len(self.labels) != self.classes:
-            raise ValueError(f"{self.classes} classes have {self.classes} labels, not {len(self.labels)}")
+        if not self.pooler and (self.adjacent or self.inverted or self.inference or self.classes):
+            raise ValueError("heads that judge sentences and the classifier read the pooled vector: need pooler=True")
+        for classes, labels in ((self.classes, self.labels), (self.inference, self.inference_labels)):
+            if labels and len(labels) != classes:
+                raise ValueError(f"{classes} classes have {classes} labels, not {len(labels)}")
         return self
 
     def label(self, index: int) -> str:

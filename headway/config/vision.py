@@ -102,11 +102,15 @@ class VisionConfig(Frozen):
 class DaViTConfig(Frozen):
     """Stages of dual blocks, attention in windows and then between channels, on a grid that halves from stage to stage.
 
-    Each tuple has one entry per stage. `kernel` is the side of the convolution that halves the grid. A score between
-    channels is scaled by `width` (1/√K, K channels a group) or by `positions` (1/√L, as Florence-2 does).
+    Each tuple has one entry per stage. The first grid has a position for every `stride` pixels, which sees `stem` x
+    `stem` of them: 7 and 4 as published, less for small images. `kernel` is the side of the convolution that halves the
+    grid. A score between channels is scaled by `width` (1/√K, K channels a group) or by `positions` (1/√L, as
+    Florence-2 does).
 
     >>> DaViTConfig(depths=(1, 1), widths=(4, 8), heads=(2, 2), image=(50, 30)).grids
     ((13, 8), (7, 4))
+    >>> DaViTConfig(depths=(1, 1), widths=(4, 8), heads=(2, 2), image=8, stem=3, stride=1).grids
+    ((8, 8), (4, 4))
     """
 
     kind: Literal["davit"] = "davit"
@@ -118,19 +122,22 @@ class DaViTConfig(Frozen):
     heads: tuple[Size, ...]  # of the windows, and groups of channels
     window: Extent = 7
     ratio: Annotated[float, Field(gt=0)] = 4.0  # feed-forward width / width
+    stem: Size = 7
+    stride: Size = 4
     kernel: Literal[2, 3] = 2
     bias: bool = True
     scaled: Literal["width", "positions"] = "width"
     eps: float = 1e-5
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0  # of what a branch adds, while training
     classes: Count = 1000  # 0: no classifier
     labels: tuple[str, ...] = ()
     images: Images = Images()
 
     @property
     def grids(self) -> tuple[Pair, ...]:
-        """Rows and columns of each stage: a quarter of the image's, then halved, rounded up."""
+        """Rows and columns of each stage: one every `stride` pixels, then halved, rounded up."""
         rows, columns = sides(self.image)
-        steps = [4 * 2**stage for stage in range(len(self.depths))]
+        steps = [self.stride * 2**stage for stage in range(len(self.depths))]
         return tuple((-(-rows // step), -(-columns // step)) for step in steps)
 
     def padded(self, stage: int) -> Pair:
@@ -175,5 +182,10 @@ class DaViTConfig(Frozen):
         for width, heads in zip(self.widths, self.heads, strict=True):
             if width % heads:
                 raise ValueError(f"width {width} is not divisible by heads {heads}")
+        if self.stem % 2 == 0 or self.stem < self.stride:
+            raise ValueError(
+                f"a stem of {self.stem} x {self.stem} pixels every {self.stride} has no middle or leaves pixels out: "
+                "its side is odd, and no less than the stride"
+            )
         _named(self.classes, self.labels)
         return self

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from headway.config.base import Extent, sides
+from headway.config.base import Extent, Pair, sides
+from headway.config.images import Images
 from headway.config.vision import DaViTConfig, VisionConfig
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> how Pillow calls such pictures
+GREY = ("1", "L")
 
 
 def read_image(path: str | Path, config: VisionConfig | DaViTConfig) -> Float[Tensor, "C Y X"]:
@@ -20,17 +22,22 @@ def read_image(path: str | Path, config: VisionConfig | DaViTConfig) -> Float[Te
 
     (pixel · scale - mean) / std        for each channel
     """
-    images, size = config.images, sides(config.image)
-    picture = resize(_open(path, config.channels), images.resize or size, images.resample)
+    images, channels = config.images, config.channels
+    pixels = read_pixels(path, images, size=sides(config.image), channels=channels) * images.scale
+    found = (pixels - per_channel("mean", images.mean, channels)) / per_channel("std", images.std, channels)
+    return torch.from_numpy(np.ascontiguousarray(found.transpose(2, 0, 1))).float()
+
+
+def read_pixels(path: str | Path, images: Images, *, size: Pair, channels: int) -> UInt8[np.ndarray, "Y X C"]:
+    """The picture's own pixels, resized and cropped as `images` says."""
+    picture = resize(open_picture(path, channels), images.resize or size, images.resample)
     picture = picture if images.crop is None else crop(picture, images.crop)
     if (picture.height, picture.width) != size:
         raise ValueError(
             f"{path} became {picture.height} x {picture.width}, and the model reads {size[0]} x {size[1]}: set the "
             "configuration's images.crop, or leave images.resize out"
         )
-    pixels = np.asarray(picture, dtype=np.float64).reshape(*size, config.channels) * images.scale
-    found = (pixels - _per_channel("mean", images.mean, config)) / _per_channel("std", images.std, config)
-    return torch.from_numpy(np.ascontiguousarray(found.transpose(2, 0, 1))).float()
+    return np.asarray(picture).reshape(*size, channels)
 
 
 def resize(picture: Any, size: Extent, resample: str) -> Any:
@@ -49,14 +56,15 @@ def crop(picture: Any, size: tuple[int, int]) -> Any:
     return picture.crop((left, top, left + size[1], top + size[0]))
 
 
-def _open(path: str | Path, channels: int) -> Any:
-    """The picture, turned as its camera was held, in as many channels as the model reads."""
-    if channels not in MODES:
+def open_picture(path: str | Path, channels: int | None = None) -> Any:
+    """The picture, turned as its camera was held, in so many channels; in its own 1 or 3 where nobody says."""
+    if channels is not None and channels not in MODES:
         raise ValueError(f"pictures have {', '.join(map(str, MODES))} channels, and this model reads {channels}")
     image = _pillow()
     try:
         with image.open(path) as picture:
-            return import_module("PIL.ImageOps").exif_transpose(picture).convert(MODES[channels])
+            own = 1 if picture.mode in GREY else 3
+            return import_module("PIL.ImageOps").exif_transpose(picture).convert(MODES[channels or own])
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
@@ -72,7 +80,7 @@ def _pillow() -> Any:
         ) from None
 
 
-def _per_channel(name: str, values: tuple[float, ...], config: VisionConfig | DaViTConfig) -> np.ndarray:
-    if len(values) not in (1, config.channels):
-        raise ValueError(f"images of {config.channels} channels have one {name} or {config.channels}, not {values}")
+def per_channel(name: str, values: tuple[float, ...], channels: int) -> Float[np.ndarray, "_"]:
+    if len(values) not in (1, channels):
+        raise ValueError(f"images of {channels} channels have one {name} or {channels}, not {values}")
     return np.array(values)

@@ -191,8 +191,8 @@ def write(config: MaskedConfig) -> dict[str, Any]:
 
 def _unfit() -> ValueError:
     return ValueError(
-        "BERT's layout holds post-norm blocks of plain softmax attention with biases and one eps, and this model "
-        "differs; save it with family='headway'"
+        "BERT's layout holds post-norm blocks of plain softmax attention with biases and one eps, and heads for words, "
+        "adjacency and classes, and this model differs; save it with family='headway'"
     )
 
 

@@ -110,6 +110,10 @@ UNHEARD = (
 )  # read elsewhere, or heard in training only
 
 
+# Fields that the layout cannot say, and what they are in it.
+SILENT = {"stem": 7, "stride": 4, "dropout": 0.0}
+
+
 def architecture(config: DaViTConfig) -> str:
     """timm's name of these sizes; where it has none, one that `model_args` then overrules."""
     sizes = [*ARGUMENTS.values(), "scaled"]
@@ -159,6 +163,12 @@ def _labels(config: Mapping[str, Any], classes: int) -> tuple[str, ...]:
 
 
 def write(config: DaViTConfig) -> dict[str, Any]:
+    for field, fixed in SILENT.items():
+        if (said := getattr(config, field)) != fixed:
+            raise ValueError(
+                f"timm's DaViT has {field}={fixed} and no word for another, and this model has {said}: save it with "
+                "family='headway'"
+            )
     name = architecture(config)
     base = ARCHITECTURES[name]()
     args = {a: getattr(config, b) for a, b in ARGUMENTS.items() if getattr(config, b) != getattr(base, b)}

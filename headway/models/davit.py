@@ -69,12 +69,13 @@ class DaViT(nn.Module):
 
 
 class Stem(nn.Module):
-    """Overlapping patches of 7 x 7 pixels, one every 4 pixels."""
+    """Overlapping patches of `stem` x `stem` pixels, one every `stride` pixels."""
 
     def __init__(self, config: DaViTConfig) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(config.channels, config.widths[0], 7, stride=4, padding=3)
-        self.norm = LayerNorm(config.widths[0], eps=config.eps)
+        side, width = config.stem, config.widths[0]
+        self.conv = nn.Conv2d(config.channels, width, side, stride=config.stride, padding=side // 2)
+        self.norm = LayerNorm(width, eps=config.eps)
 
     def forward(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D y x"]:
         return _normed(self.norm, self.conv(images))
@@ -115,9 +116,8 @@ class Dual(nn.Module):
 
     def __init__(self, config: DaViTConfig, stage: int) -> None:
         super().__init__()
-        hidden, eps = config.hidden(stage), config.eps
-        self.spatial = GridBlock(config.spatial(stage), hidden=hidden, eps=eps, padded=config.padded(stage))
-        self.channel = GridBlock(config.channel(stage), hidden=hidden, eps=eps, padded=config.grids[stage])
+        self.spatial = GridBlock(config, stage, config.spatial(stage), padded=config.padded(stage))
+        self.channel = GridBlock(config, stage, config.channel(stage), padded=config.grids[stage])
 
     def forward(self, x: Float[Tensor, "B D Y X"]) -> Float[Tensor, "B D Y X"]:
         return self.channel(self.spatial(x))
@@ -126,21 +126,22 @@ class Dual(nn.Module):
 class GridBlock(nn.Module):
     """A pre-norm block on a grid, each of its two branches after a convolution that tells positions apart."""
 
-    def __init__(self, attention: AttentionConfig, *, hidden: int, eps: float, padded: Pair) -> None:
+    def __init__(self, config: DaViTConfig, stage: int, attention: AttentionConfig, *, padded: Pair) -> None:
         super().__init__()
-        width, self.padded = attention.width, padded
+        width, eps, self.padded = attention.width, config.eps, padded
         self.attention_positions = nn.Conv2d(width, width, 3, padding=1, groups=width)
         self.attention_norm = LayerNorm(width, eps=eps)
         self.attention = Attention(attention)
         self.feedforward_positions = nn.Conv2d(width, width, 3, padding=1, groups=width)
         self.feedforward_norm = LayerNorm(width, eps=eps)
-        self.feedforward = FeedForward(width, hidden=hidden)
+        self.feedforward = FeedForward(width, hidden=config.hidden(stage))
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Float[Tensor, "B D Y X"]) -> Float[Tensor, "B D Y X"]:
         x = x + self.attention_positions(x)
-        x = x + self._attend(_normed(self.attention_norm, x))
+        x = x + self.dropout(self._attend(_normed(self.attention_norm, x)))
         x = x + self.feedforward_positions(x)
-        return x + _rows_first(self.feedforward(self.feedforward_norm(_channels_last(x))))
+        return x + self.dropout(_rows_first(self.feedforward(self.feedforward_norm(_channels_last(x)))))
 
     def _attend(self, x: Float[Tensor, "B D Y X"]) -> Float[Tensor, "B D Y X"]:
         """Attention on the grid, filled up to whole windows with zeros that are attended to like any other token."""

@@ -43,6 +43,8 @@ class Masked(nn.Module):
         self.pooler = nn.Linear(width, width) if c.pooler else None
         self.word_head = WordHead(c) if c.words else None
         self.adjacent_head = nn.Linear(width, 2) if c.adjacent else None
+        self.inverted_head = nn.Linear(width, 2) if c.inverted else None
+        self.inference_head = nn.Linear(width, c.inference) if c.inference else None
         self.class_head = nn.Linear(width, c.classes) if c.classes else None
 
     def forward(
@@ -54,13 +56,18 @@ class Masked(nn.Module):
         positions: Int[Tensor, "#B L"] | None = None,
         mask: Mask | None = None,
     ) -> Float[Tensor, "B *L O"]:
-        """What the model is for: classes (B C), else words (B L V), else adjacency (B 2), else the vectors (B L D)."""
+        """What the model is for: classes (B C), else words (B L V), else what its first head says of two sentences
+        (adjacent, inverted, inference), else the vectors (B L D)."""
         hidden = self.read(tokens, keep=keep, types=types, positions=positions, mask=mask)
         if self.class_head is not None:
             return self.classify(hidden, keep)
         if self.word_head is not None:
             return self.words(hidden)
-        return hidden if self.adjacent_head is None else self.adjacent(hidden, keep)
+        if self.adjacent_head is not None:
+            return self.adjacent(hidden, keep)
+        if self.inverted_head is not None:
+            return self.inverted(hidden, keep)
+        return hidden if self.inference_head is None else self.inference(hidden, keep)
 
     def read(
         self,
@@ -96,6 +103,18 @@ class Masked(nn.Module):
         head = _present(self.adjacent_head, "next-sentence head", "adjacent=True")
         return head(self.pooled(hidden, keep))
 
+    def inverted(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B 2"]:
+        """Logits of: 0, the second sentence is a different one; 1, it is the first in another order."""
+        head = _present(self.inverted_head, "inversion head", "inverted=True")
+        return head(self.pooled(hidden, keep))
+
+    def inference(
+        self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None
+    ) -> Float[Tensor, "B C"]:
+        """The logits of whether the second sentence follows from the first, in as many classes as the data has."""
+        head = _present(self.inference_head, "inference head", "inference=2, or more")
+        return head(self.pooled(hidden, keep))
+
     def classify(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B C"]:
         """The logits of the classes of each row's text."""
         head = _present(self.class_head, "classifier", "classes=2, or more")
@@ -124,7 +143,11 @@ class WordHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
 
     def forward(self, hidden: Float[Tensor, "*b D"], embedding: Float[Tensor, "V E"]) -> Float[Tensor, "*b V"]:
-        return F.linear(self.norm(self._act(self.dense(hidden))), embedding, self.bias)
+        return F.linear(self.features(hidden), embedding, self.bias)
+
+    def features(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b E"]:
+        """What the words' embeddings are compared with."""
+        return self.norm(self._act(self.dense(hidden)))
 
 
 def first_real(hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B D"]:

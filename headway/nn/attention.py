@@ -18,10 +18,10 @@ from headway.nn.places import shifted
 from headway.nn.quarantine import Projection, zero_padding
 from headway.nn.refuse import check_inputs, check_state
 from headway.nn.state import Cross, Growing, State
-from headway.nn.together import Whole, lay_together, places_of, plain, whole_of
+from headway.nn.together import Whole, joined, lay_together, places_of, plain, whole_of
 from headway.ops.attention import Call, attend_call, build
+from headway.ops.attention.guard import finite
 from headway.ops.bias import Bias
-from headway.ops.linear import linear
 from headway.ops.mask import Mask, allowed, causal
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.places import Keep
@@ -163,11 +163,11 @@ class Attention(nn.Module):
         """q of x; k and v of the source, or as a state holds them."""
         if held is not None:
             return self.query(x), *held
-        # With gradients the maps stay apart: each weight has to hear of its own.
-        whole = None if source is not x or torch.is_grad_enabled() else self._laid()
-        if whole is None:
+        whole = None if source is not x else self._laid()
+        # The maps apart know what to do with NaN in the backward pass.
+        if whole is None or (torch.is_grad_enabled() and not finite(x)):
             return self.query(x), self.key(source), self.value(source)
-        q, k, v = linear(x, whole.weight, whole.bias).split(whole.rows, dim=-1)
+        q, k, v = joined(x, whole, (self.query, self.key, self.value))
         return q, k, v
 
     def _laid(self) -> Whole | None:

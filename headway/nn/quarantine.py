@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from headway.ops.attention.guard import finite
 from headway.ops.linear import linear
 
 
@@ -22,7 +23,7 @@ class Projection(nn.Linear):
     """A linear map whose weights hear nothing of rows that got no gradient, even where such a row holds NaN."""
 
     def forward(self, x: Float[Tensor, "*b I"]) -> Float[Tensor, "*b O"]:
-        if torch.is_grad_enabled() and not bool(torch.isfinite(x.detach().sum())):
+        if torch.is_grad_enabled() and not finite(x):
             return _Guarded.apply(x, self.weight, self.bias)
         return linear(x, self.weight, self.bias)
 

@@ -6,11 +6,15 @@ storage, is told apart by its addresses, and uses three products until it is lai
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from headway.nn.quarantine import Projection
+from headway.ops.linear import gradients, linear
 
 
 @torch.no_grad()
@@ -35,6 +39,35 @@ class Whole:
     places: list[int]
 
 
+def joined(x: Float[Tensor, "B L I"], whole: Whole, maps: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
+    """x through all of the maps by one product; with gradients, each parameter hears of its own."""
+    if not torch.is_grad_enabled():
+        return linear(x, whole.weight, whole.bias).split(whole.rows, dim=-1)
+    parts = [one.weight for one in maps] + [one.bias for one in maps if one.bias is not None]
+    return _Joined.apply(x, whole, *parts)
+
+
+class _Joined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, whole: Whole, *parts: Tensor) -> tuple[Tensor, ...]:
+        # Parameters are kept beside the whole, so that torch finds out if one was changed before the backward pass.
+        ctx.save_for_backward(x, whole.weight, *parts)
+        ctx.rows, ctx.biased = whole.rows, whole.bias is not None
+        return linear(x, whole.weight, whole.bias).split(whole.rows, dim=-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, *_ = ctx.saved_tensors
+        wanted, count = ctx.needs_input_grad, 2 + len(ctx.rows)
+        needs = wanted[0], any(wanted[2:count]), any(wanted[count:])
+        of_x, of_weight, of_bias = gradients(torch.cat(slopes, dim=-1), x, weight, needs=needs)
+        nothing = [None] * len(ctx.rows)
+        weights = nothing if of_weight is None else of_weight.split(ctx.rows)
+        biases = () if not ctx.biased else nothing if of_bias is None else of_bias.split(ctx.rows)
+        return of_x, None, *weights, *biases
+
+
 def plain(maps: Sequence[nn.Module]) -> bool:
     """Whether the maps do nothing but multiply: no adapter in their place, no hook, no parameter made from another."""
     return all(
@@ -42,6 +75,7 @@ def plain(maps: Sequence[nn.Module]) -> bool:
         and not one._forward_hooks
         and not one._forward_pre_hooks
         and not one._backward_hooks
+        and not one._backward_pre_hooks
         and one._parameters.keys() == {"weight", "bias"}
         for one in maps
     )
@@ -66,9 +100,11 @@ def together(parts: Sequence[Tensor | None]) -> Tensor | None:
     first = parts[0]
     if first is None:
         return None
-    place = first.data_ptr()
+    place, storage = first.data_ptr(), first.untyped_storage().data_ptr()
     for part in parts:
         if part is None or part.data_ptr() != place or part.dtype != first.dtype or not part.is_contiguous():
+            return None
+        if part.untyped_storage().data_ptr() != storage:  # neighbours by chance
             return None
         place += part.nbytes
     rows = sum(len(part) for part in parts if part is not None)

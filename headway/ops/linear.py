@@ -6,6 +6,7 @@ with the rows of W shared out, the same memory is read at one and a half to twic
 """
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,9 +27,8 @@ def linear(
     [[3.0, 7.0]]
     """
     rows = x.numel() // weight.shape[1] if weight.shape[1] else 0
-    if rows > MANY and _slow_here(x, weight):
-        wide = F.linear(x.float(), weight.float(), None if bias is None else bias.float())
-        return wide.to(x.dtype)
+    if rows > MANY and _slow_here(x) and weight.dtype == x.dtype:
+        return _Wide.apply(x, weight, bias)
     if not 0 < rows <= FEW or not _suits(x, weight, bias):
         return F.linear(x, weight, bias)
     count = parts(weight.shape[0])
@@ -64,10 +64,43 @@ def _suits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     )
 
 
-def _slow_here(x: Tensor, weight: Tensor) -> bool:
-    """Whether this processor has no unit for products of this precision, and nobody wants gradients of one."""
+class _Wide(torch.autograd.Function):
+    """Half precision by way of float32, of which nothing is kept for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.bias = None if bias is None else bias.dtype
+        return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        return gradients(gradient, x, weight, needs=(needs[0], needs[1], ctx.bias is not None and needs[2]))
+
+
+def gradients(
+    gradient: Float[Tensor, "*b O"],
+    x: Float[Tensor, "*b I"],
+    weight: Float[Tensor, "O I"],
+    *,
+    needs: tuple[bool, bool, bool] = (True, True, True),
+) -> tuple[Float[Tensor, "*b I"] | None, Float[Tensor, "O I"] | None, Float[Tensor, " O"] | None]:
+    """Those of x, of the weight and of the bias, in the precision that products are fast in."""
+    wide = torch.float32 if _slow_here(x) else x.dtype
+    rows = gradient.reshape(-1, gradient.shape[-1]).to(wide)
+    return (
+        (rows @ weight.to(wide)).to(x.dtype).view(x.shape) if needs[0] else None,
+        (rows.mT @ x.reshape(-1, x.shape[-1]).to(wide)).to(weight.dtype) if needs[1] else None,
+        rows.sum(0).to(weight.dtype) if needs[2] else None,
+    )
+
+
+def _slow_here(x: Tensor) -> bool:
+    """Whether this processor has no unit for products of this precision."""
     half = x.dtype == torch.float16 or (x.dtype == torch.bfloat16 and not native_bfloat16())
-    return half and x.device.type == "cpu" and weight.dtype == x.dtype and not torch.is_grad_enabled()
+    return half and x.device.type == "cpu"
 
 
 @lru_cache

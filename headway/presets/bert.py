@@ -28,12 +28,17 @@ def bert(
     pooler: bool = True,
     words: bool = False,
     adjacent: bool = False,
+    inverted: bool = False,
+    inference: int = 0,
+    inference_labels: tuple[str, ...] = (),
     classes: int = 0,
     labels: tuple[str, ...] = (),
     outcome: Outcome = "one",
     special: Special = _SPECIAL,
 ) -> MaskedConfig:
     """A BERT of any size: post-norm, biases everywhere; the feed-forward is four times as wide where nobody says.
+
+    With a head that BERT's own layout has no place for (`inverted`, `inference`) it is saved in headway's.
 
     >>> bert(width=768, heads=12, layers=12).stack.block.feedforward.hidden
     3072
@@ -46,9 +51,10 @@ def bert(
         dropout=dropout,
     )
     return MaskedConfig(
-        family="bert", vocabulary=vocabulary, length=length, types=types, stack=StackConfig(block=block, layers=layers),
-        eps=eps, pooler=pooler, words=words, adjacent=adjacent, classes=classes, labels=labels, outcome=outcome,
-        special=special,
+        family="headway" if inverted or inference else "bert", vocabulary=vocabulary, length=length, types=types,
+        stack=StackConfig(block=block, layers=layers), eps=eps, pooler=pooler, words=words, adjacent=adjacent,
+        inverted=inverted, inference=inference, inference_labels=inference_labels, classes=classes, labels=labels,
+        outcome=outcome, special=special,
     )  # fmt: skip
 
 

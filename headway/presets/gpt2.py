@@ -4,25 +4,35 @@ from functools import partial
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Special, StackConfig
 
-_END = 50256  # one token both begins and ends a text
+_SPECIAL = Special(begin=50256, end=(50256,))  # one token both begins and ends a text
 
 
-def gpt2(*, width: int = 768, layers: int = 12, heads: int = 12) -> LanguageConfig:
-    """Pre-norm blocks, learned positions, biases everywhere, a tied head."""
+def gpt2(
+    *,
+    width: int = 768,
+    layers: int = 12,
+    heads: int = 12,
+    hidden: int | None = None,
+    vocabulary: int = 50257,
+    length: int = 1024,
+    dropout: float = 0.1,
+    special: Special = _SPECIAL,
+) -> LanguageConfig:
+    """Pre-norm blocks, learned positions, biases everywhere, a tied head; feed-forwards four times as wide."""
     attention = AttentionConfig(width=width, heads=heads, causal=True, bias=True, output_bias=True)
     block = BlockConfig(
         attention=attention,
-        feedforward=FeedForwardConfig(hidden=4 * width, activation="gelu_tanh"),
+        feedforward=FeedForwardConfig(hidden=hidden or 4 * width, activation="gelu_tanh"),
         eps=1e-5,
-        dropout=0.1,
+        dropout=dropout,
     )
     return LanguageConfig(
         family="gpt2",
-        vocabulary=50257,
-        length=1024,
+        vocabulary=vocabulary,
+        length=length,
         stack=StackConfig(block=block, layers=layers, final_norm=True),
         positions="learned",
-        special=Special(begin=_END, end=(_END,)),
+        special=special,
     )
 
 

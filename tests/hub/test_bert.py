@@ -191,6 +191,20 @@ def test_a_model_that_the_layout_cannot_hold_is_not_written() -> None:
             write(good.model_copy(update=dict(stack=stack)))
 
 
+@pytest.mark.parametrize("heads", [dict(inverted=True), dict(inference=3, inference_labels=("yes", "no", "perhaps"))])
+def test_heads_that_berts_layout_does_not_know_are_kept_in_our_own(heads: dict[str, Any], tmp_path: Path) -> None:
+    model = saved(tmp_path, **EVERY_HEAD, **heads)
+    assert model.config.family == "headway"
+    found = headway.load(tmp_path).model
+    assert found.config == model.config and found.state_dict().keys() == model.state_dict().keys()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, found.state_dict()[name])
+    with pytest.raises(
+        ValueError, match="adjacency and classes, and this model differs; save it with family='headway'"
+    ):
+        write(model.config.model_copy(update=dict(family="bert")))
+
+
 def test_in_our_own_layout_every_head_survives(tmp_path: Path) -> None:
     config = bert(**SIZES, **EVERY_HEAD, classes=2, labels=("no", "yes"))
     model = fresh(config.model_copy(update=dict(family="headway")))

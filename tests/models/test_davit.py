@@ -139,6 +139,28 @@ def test_the_grids_are_those_of_the_stages() -> None:
     assert tuple(shapes) == model.config.grids == ((7, 11), (4, 6))
 
 
+@pytest.mark.parametrize(("stem", "stride", "image"), [(3, 1, (8, 5)), (3, 2, (28, 27)), (5, 3, (17, 13)), (1, 1, 3)])
+def test_a_stem_for_small_images(stem: int, stride: int, image: Any) -> None:
+    """The first grid is the convolution's: one position every `stride` pixels, in the middle of stem x stem pixels."""
+    model = model_of(stem=stem, stride=stride, image=image)
+    x = images_for(model).requires_grad_()
+    grid = model.stem.conv(x)
+    assert tuple(grid.shape[2:]) == model.config.grids[0]
+    (heard,) = torch.autograd.grad(grid[0, 0, 1, 1], x)
+    rows = heard[0].abs().amax((0, 2)).nonzero().flatten()
+    assert (int(rows.min()), int(rows.max())) == (max(0, stride - stem // 2), stride + stem // 2)
+    assert model(x).shape == (2, 13)
+
+
+def test_dropout_is_heard_in_training_alone() -> None:
+    model, plain = model_of(dropout=0.5), model_of()
+    plain.load_state_dict(model.state_dict())
+    images = images_for(model)
+    assert torch.equal(model.eval()(images), plain.eval()(images))
+    assert not torch.equal(model.train()(images), model(images))
+    assert torch.equal(plain.train()(images), plain.eval()(images))
+
+
 @pytest.mark.parametrize("kernel", [2, 3])
 def test_weights_serve_images_of_any_size(kernel: int) -> None:
     model = model_of(kernel=kernel, widths=(6, 6))
@@ -177,6 +199,9 @@ def test_without_classes_the_vector_comes_out() -> None:
     (dict(depths=(), widths=(), heads=()), "there are 0, 0 and 0"),
     (dict(heads=(3, 4)), "width 14 is not divisible by heads 4"),
     (dict(kernel=4), "kernel=4"),
+    (dict(stem=4), "a stem of 4 x 4 pixels every 4 has no middle or leaves pixels out"),
+    (dict(stem=3), "a stem of 3 x 3 pixels every 4 has no middle or leaves pixels out: its side is odd"),
+    (dict(dropout=1.0), "dropout=1.0"),
     (dict(labels=("a",)), "13 classes have 13 labels, not 1"),
     (dict(hedas=(3, 2)), "has no option 'hedas' .did you mean heads"),
 ])  # fmt: skip

@@ -16,7 +16,7 @@ from headway.ops.mask import segments
 from headway.presets.bert import bert
 
 SIZES: dict[str, Any] = dict(width=22, heads=2, layers=3, hidden=7, vocabulary=19, length=13, types=3, dropout=0.0)
-EVERY_HEAD: dict[str, Any] = dict(words=True, adjacent=True, classes=5)
+EVERY_HEAD: dict[str, Any] = dict(words=True, adjacent=True, inverted=True, inference=3, classes=5)
 LENGTHS = (11, 5, 2)
 
 
@@ -57,6 +57,9 @@ def test_the_embedding_and_the_heads_are_their_equations() -> None:
     pooled = torch.tanh(hidden[:, 0] @ w["pooler.weight"].T + w["pooler.bias"])
     torch.testing.assert_close(model.pooled(hidden), pooled)
     torch.testing.assert_close(model.adjacent(hidden), pooled @ w["adjacent_head.weight"].T + w["adjacent_head.bias"])
+    torch.testing.assert_close(model.inverted(hidden), pooled @ w["inverted_head.weight"].T + w["inverted_head.bias"])
+    inference = pooled @ w["inference_head.weight"].T + w["inference_head.bias"]
+    torch.testing.assert_close(model.inference(hidden), inference)
     torch.testing.assert_close(model.classify(hidden), pooled @ w["class_head.weight"].T + w["class_head.bias"])
     y = F.gelu(hidden @ w["word_head.dense.weight"].T + w["word_head.dense.bias"])
     y = F.layer_norm(y, (22,), w["word_head.norm.weight"], w["word_head.norm.bias"], eps=1e-12)
@@ -72,6 +75,10 @@ def test_the_embedding_and_the_heads_are_their_equations() -> None:
         (dict(words=True), (2, 5, 19)),
         (dict(words=True, adjacent=True), (2, 5, 19)),
         (dict(words=True, adjacent=True, classes=7), (2, 7)),
+        (dict(inverted=True), (2, 2)),
+        (dict(inference=3), (2, 3)),
+        (dict(inference=3, inverted=True), (2, 2)),
+        (dict(words=True, inverted=True, inference=3), (2, 5, 19)),
     ],
 )
 def test_forward_gives_what_the_model_is_for(heads: dict[str, Any], shape: tuple[int, ...]) -> None:
@@ -88,7 +95,7 @@ def test_padding_and_company_change_nothing(side: str) -> None:
     for row, (own, own_types) in enumerate(given):
         alone = model.read(own[None], types=own_types[None])
         torch.testing.assert_close(hidden[row][keep[row]], alone[0], rtol=0, atol=1e-12)
-        for head in (model.pooled, model.adjacent, model.classify):
+        for head in (model.pooled, model.adjacent, model.inverted, model.inference, model.classify):
             torch.testing.assert_close(head(hidden, keep)[row], head(alone)[0], rtol=0, atol=1e-12)
     torch.testing.assert_close(model(tokens, keep=keep, types=types), model.classify(hidden, keep))
 
@@ -164,6 +171,9 @@ CAUSAL = AttentionConfig(width=22, heads=2, causal=True)
     [
         (dict(pooler=False, classes=2), "need pooler=True"),
         (dict(pooler=False, adjacent=True), "need pooler=True"),
+        (dict(pooler=False, inverted=True), "need pooler=True"),
+        (dict(pooler=False, inference=2), "need pooler=True"),
+        (dict(inference=3, inference_labels=("no", "yes")), "3 classes have 3 labels, not 2"),
         (dict(classes=3, labels=("no", "yes")), "3 classes have 3 labels, not 2"),
         (dict(labels=("no", "yes")), "0 classes have 0 labels, not 2"),
         (dict(width=23), "width 23 is not divisible by heads 2"),
@@ -196,6 +206,8 @@ def test_what_it_cannot_read_is_refused() -> None:
         (lambda: model.pooled(torch.zeros(2, 5, 22)), "no pooler: its configuration would need pooler=True"),
         (lambda: model.words(torch.zeros(2, 5, 22)), "no masked-word head"),
         (lambda: model.adjacent(torch.zeros(2, 5, 22)), "no next-sentence head"),
+        (lambda: model.inverted(torch.zeros(2, 5, 22)), "no inversion head: its configuration would need inverted=Tr"),
+        (lambda: model.inference(torch.zeros(2, 5, 22)), "no inference head"),
         (lambda: model.classify(torch.zeros(2, 5, 22)), "no classifier"),
     ):
         with pytest.raises(ValueError, match=sentence):

@@ -1,0 +1,176 @@
+"""A run as its directory tells it, whether it goes on, has stopped or was killed in the middle of a line. No torch."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headway.page import Series
+
+METRICS, CONFIG, MACHINE = "metrics.jsonl", "config.yaml", "machine.json"
+QUIET = 120.0  # seconds without a new line after which a run without an end is taken for a stopped one, at least
+ENDS = {"finished": "finished", "early": "finished", "stopped": "stopped", "diverged": "diverged"}
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it was built: many runs are read at once
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run: its configuration, its machine, and the rows of its metrics."""
+
+    path: Path
+    config: dict[str, Any]
+    machine: dict[str, Any]
+    rows: list[Row]
+    age: float  # seconds since its last line
+    notes: list[str] = field(default_factory=list)  # what could not be read
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def task(self) -> str:
+        return str(self.config.get("task", "–"))
+
+    def of(self, kind: str) -> list[Row]:
+        """The rows of one kind."""
+        return [row for row in self.rows if row["kind"] == kind]
+
+    @cached_property
+    def step(self) -> int:
+        """Steps that are done."""
+        return max((row["step"] for row in self.rows if _is_step(row.get("step"))), default=0)
+
+    @property
+    def steps(self) -> int | None:
+        """Steps in all; None where the configuration does not say."""
+        found = self.config.get("steps")
+        return found if isinstance(found, int) else None
+
+    @property
+    def parameters(self) -> int | None:
+        return next((row["parameters"] for row in reversed(self.of("start")) if "parameters" in row), None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Time spent on training."""
+        return max((value for row in self.rows if isfinite(value := _float(row.get("seconds")))), default=None)
+
+    @property
+    def tokens(self) -> int | None:
+        return max((int(row["tokens"]) for row in self.of("train") if isinstance(row.get("tokens"), int)), default=None)
+
+    @cached_property
+    def best(self) -> tuple[int, float] | None:
+        """Step and value of the lowest loss on the validation data."""
+        found = [(step, loss) for step, loss in self.curve("validation", "loss") if isfinite(loss)]
+        return min(found, key=lambda pair: pair[1], default=None)
+
+    @property
+    def end(self) -> Row | None:
+        """How it ended; a run that was taken up again has not."""
+        return self.rows[-1] if self.rows and self.rows[-1]["kind"] == "end" else None
+
+    @property
+    def state(self) -> str:
+        """finished, stopped, diverged; running where lines came lately; new where nothing has happened yet."""
+        if self.end is not None:
+            return ENDS.get(str(self.end.get("reason")), "stopped")
+        if not self.rows and self.age > QUIET:
+            return "new"
+        return "running" if self.age < max(QUIET, 5 * self._rhythm) else "stopped"
+
+    @property
+    def _rhythm(self) -> float:
+        """The longest time between two lines so far: a validation may take a while."""
+        times = [value for row in self.rows if isfinite(value := _float(row.get("seconds")))]
+        return max((after - before for before, after in pairwise(times)), default=0.0)
+
+    def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
+        """(step, value) of a measure; NaN where it was no number."""
+        return [(row["step"], _float(row[name])) for row in self.of(kind) if name in row and _is_step(row.get("step"))]
+
+    def series(self, kind: str, name: str, label: str, **looks: Any) -> Series:
+        return Series(label, self.curve(kind, name), **looks)
+
+    def measures(self, kind: str) -> list[str]:
+        """The names of what its rows of one kind measure, in the order of their first appearance."""
+        names = dict.fromkeys(name for row in self.of(kind) for name, value in row.items() if _is_measure(value))
+        return [name for name in names if name not in ("kind", "step", "seconds", "tokens", "waited")]
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory is a run."""
+    return (path / METRICS).is_file() or (path / CONFIG).is_file()
+
+
+def read_run(path: Path) -> Run:
+    """Read a run's directory; what is damaged in it is noted and left out."""
+    if not is_run(path):
+        found = "is no directory" if not path.is_dir() else f"holds neither {METRICS} nor {CONFIG}"
+        raise ValueError(f"{path} {found}: a run is a directory that `headway train` has written")
+    notes: list[str] = []
+    rows = _rows(path / METRICS, notes)
+    config, machine = _mapping(path / CONFIG, notes), _mapping(path / MACHINE, notes)
+    newest = max(one.stat().st_mtime for one in (path / METRICS, path / CONFIG) if one.exists())
+    return Run(path, config, machine, rows, max(0.0, time.time() - newest), notes)
+
+
+def _rows(path: Path, notes: list[str]) -> list[Row]:
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    found, damaged = [], 0
+    for place, line in enumerate(lines):
+        row = _row(line)
+        if row is not None:
+            found.append(row)
+        elif line.strip() and place + 1 < len(lines):  # the last line may be half-written: the run goes on
+            damaged += 1
+    if damaged:
+        notes.append(f"{path.name}: {damaged} damaged line{'s are' if damaged > 1 else ' is'} left out")
+    return found
+
+
+def _row(line: bytes) -> Row | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("kind"), str) else None
+
+
+def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
+    """The mapping in a YAML or JSON file; nothing, and a note, where there is none."""
+    try:
+        found = yaml.load(path.read_text("utf-8"), _LOADER) if path.exists() else {}
+    except (yaml.YAMLError, UnicodeDecodeError):
+        found = None
+    if not isinstance(found, dict):
+        notes.append(f"{path.name} cannot be read")
+        return {}
+    return found
+
+
+def _float(value: object) -> float:
+    """A measure as a number; JSON has no NaN, so that it may be a word, or nothing."""
+    try:
+        return nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return nan
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_measure(value: object) -> bool:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return numeric or value in ("nan", "inf", "-inf", None)

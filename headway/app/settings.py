@@ -1,0 +1,75 @@
+"""The settings of a run, from four places: defaults < file < environment < command line.
+
+A file is YAML, TOML or JSON; a variable is HEADWAY_TRAIN_ and the setting in capitals, with two underscores for a dot:
+HEADWAY_TRAIN_OPTIM__RATE=0.002.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headway.config.train import TrainConfig
+
+PREFIX = "HEADWAY_TRAIN_"
+
+
+def resolve(
+    given: Mapping[str, Any], *, file: Path | None = None, environment: Mapping[str, str] | None = None
+) -> TrainConfig:
+    """The configuration of a run; an unknown setting is refused wherever it stands."""
+    variables = _variables(os.environ if environment is None else environment)
+    found = merged(merged({} if file is None else read(file), variables), given)
+    try:
+        return TrainConfig(**found)
+    except ValueError as error:
+        where = "" if file is None else f" (in {file}, or on the command line)"
+        raise ValueError(f"{error}{where}") from None
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings within settings, the second before the first.
+
+    >>> merged({"optim": {"rate": 1, "clip": 2}}, {"optim": {"rate": 3}})
+    {'optim': {'rate': 3, 'clip': 2}}
+    """
+    both = dict(under)
+    for name, value in over.items():
+        inner = isinstance(value, Mapping) and isinstance(both.get(name), Mapping) and name != "objectives"
+        both[name] = merged(both[name], value) if inner else value
+    return both
+
+
+def read(file: Path) -> dict[str, Any]:
+    """The settings in a file, by the ending of its name."""
+    text = file.read_text(encoding="utf-8")
+    try:
+        if file.suffix == ".json":
+            found = json.loads(text)
+        else:
+            found = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} holds {type(found).__name__} where settings are expected, as in `steps: 1000`")
+    return found
+
+
+def written(config: TrainConfig) -> str:
+    """The configuration as YAML."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in environment.items():
+        if name.startswith(PREFIX):
+            nested: Any = yaml.safe_load(value)
+            for part in reversed(name.removeprefix(PREFIX).lower().split("__")):
+                nested = {part: nested}
+            found = merged(found, nested)
+    return found

@@ -1,0 +1,132 @@
+"""`headway train`: from data to a model that works."""
+
+import os
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from headway.config.train import TrainConfig
+
+DIVERGED, STOPPED = 1, 130
+
+
+def train(
+    *data: Annotated[str, Parameter(allow_leading_hyphen=True)],  # `-` is one
+    config: Path | None = None,
+    out: Path | None = None,
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    settings: Annotated[TrainConfig | None, Parameter(name="*", negative="")] = None,
+) -> int:
+    """Train a model on files, folders or embedded sources.
+
+    A run lives in a directory of its own (--out): the settings, metrics.jsonl,
+    checkpoints, the finished model and report.html. It can be stopped at any
+    time (Ctrl-C) and goes on with --resume, to the same weights as if nobody
+    had stopped it. Settings come from defaults, a file (--config), variables
+    such as HEADWAY_TRAIN_OPTIM__RATE, and this command line, the later before
+    the earlier.
+
+    For example:
+
+        headway train book.txt --out runs/book
+        headway train --config recipes/shakespeare.yaml
+        headway train pairs.tsv --task seq2seq --steps 5000
+        headway train reviews.csv --task classify --model.start models/bert
+        headway train --out runs/book --resume --steps 4000
+        torchrun --nproc-per-node 2 -m headway train book.txt --out runs/book
+
+    Parameters
+    ----------
+    data
+        Files, folders, globs, `-` for stdin, or sources by name: python, stdlib, digits, gettext:Django:es, cldr:es.
+    config
+        Settings in a YAML, TOML or JSON file.
+    out
+        The run's directory; by default runs/ and the name of the data.
+    resume
+        Go on from the newest checkpoint in --out.
+    overwrite
+        Replace a run that is there already.
+    print_config
+        Print the resolved settings as YAML, and stop.
+    dry_run
+        Read the data and build the model, say what would be trained, and stop.
+    """
+    from headway.app.settings import merged, resolve, written
+
+    given = {} if settings is None else settings.model_dump(exclude_unset=True)
+    _check(data)
+    if data:
+        given = merged(given, {"data": {"train": list(data)}})
+    place = out
+    if resume:
+        from headway.app.settings import read
+
+        place = _place(out)
+        resolved = resolve(merged(read(_saved(place)), given), file=None)
+    else:
+        resolved = resolve(given, file=config)
+    if not resolved.data.train:
+        raise ValueError("there is nothing to train on: name a file, a folder, or a source such as python")
+    if print_config:
+        print(written(resolved), end="")
+        return 0
+    place = place or _free(resolved)
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.app.train import plan, run
+
+    if dry_run:
+        print(plan(resolved))
+        return 0
+    reason = run(resolved, place, resume=resume, overwrite=overwrite)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(place / "model" if reason in ("finished", "early") else place)
+        _after(place)
+    return {"diverged": DIVERGED, "stopped": STOPPED}.get(reason, 0)
+
+
+def _check(data: tuple[str, ...]) -> None:
+    for name in data:
+        if name.startswith("-") and name != "-":
+            known = [f"--{one.replace('_', '-')}" for one in (*TrainConfig.model_fields, "config", "out", "resume")]
+            known += [f"--{part}.{name}" for part, field in TrainConfig.model_fields.items()
+                      for name in getattr(field.annotation, "model_fields", {})]  # fmt: skip
+            near = get_close_matches(name.split("=")[0], known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; see headway train --help"
+            raise ValueError(f"there is no option {name!r}{hint}")
+
+
+def _place(out: Path | None) -> Path:
+    if out is None:
+        raise ValueError("--resume goes on with a run: name its directory with --out")
+    return out
+
+
+def _saved(place: Path) -> Path:
+    file = place / "config.yaml"
+    if not file.is_file():
+        raise ValueError(f"{place} is no run that could be resumed: it has no config.yaml")
+    return file
+
+
+def _free(config: TrainConfig) -> Path:
+    """A directory of runs/ that nobody has taken yet."""
+    stem = Path(config.data.train[0].replace(":", "-")).name.split(".")[0].strip("*-") or config.task
+    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
+    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
+
+
+def _after(place: Path) -> None:
+    """What to try next."""
+    from headway.app.run import read_run
+    from headway.app.sections import going_on
+
+    print("what to try next:", file=sys.stderr)
+    for what, command in going_on(read_run(place)):
+        print(f"  {command:<58} {what}", file=sys.stderr)

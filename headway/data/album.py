@@ -1,0 +1,227 @@
+"""Many pictures with their classes: from folders, arrays on disk or scikit-learn's digits, all of one size.
+
+    folder/<class>/*.png     one folder per class; every picture is brought to one size
+    x.npz                    `images` (N Y X or N Y X C) and `label` (N)
+    x.npy                    the images; their classes in x-labels.npy or x_labels.npy beside it; mapped, not read
+    …-idx3-ubyte[.gz]        as MNIST has them, the classes in …-labels-idx1-ubyte[.gz] beside it
+    digits, digits-test      four fifths and one fifth of scikit-learn's 8 x 8 digits; digits-all
+
+A pixel is a whole number from 0 to 255, or a number from 0 to 1.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from glob import glob, has_magic
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from headway.config.base import Pair
+from headway.config.images import Images
+from headway.data.arrays import ARRAYS, is_labels, read_arrays
+from headway.data.folders import read_folder
+
+DIGITS = ("digits", "digits-test", "digits-all")
+CHUNK = 4096  # pictures to look at in one go
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Pictures in one array, whatever their numbers; times `unit`, pixels go from 0 to 1."""
+
+    where: str
+    pixels: np.ndarray  # N Y X C
+    labels: np.ndarray  # N; whole numbers, or names
+    unit: float
+
+
+@dataclass(frozen=True)
+class Album:
+    """Pictures of one size, each with the number of its class; `rows` are those of all shelves that belong to it."""
+
+    shelves: tuple[Shelf, ...]
+    label: Int[np.ndarray, " A"]  # of every picture on the shelves
+    names: tuple[str, ...]  # of the classes
+    rows: Int[np.ndarray, " N"]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def size(self) -> Pair:
+        """Rows and columns of pixels."""
+        return self.shelves[0].pixels.shape[1:3]
+
+    @property
+    def channels(self) -> int:
+        return self.shelves[0].pixels.shape[3]
+
+    @property
+    def labels(self) -> Int[np.ndarray, " N"]:
+        return self.label[self.rows]
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.cumsum([0, *(len(shelf.pixels) for shelf in self.shelves)])
+
+    def take(self, rows: Int[np.ndarray, " B"]) -> np.ndarray:
+        """B Y X C in float32, from 0 to 1."""
+        rows = self.rows[rows]
+        found = np.empty((len(rows), *self.size, self.channels), np.float32)
+        for start, shelf in zip(self._starts, self.shelves, strict=False):
+            here = (rows >= start) & (rows < start + len(shelf.pixels))
+            found[here] = shelf.pixels[rows[here] - start] * np.float32(shelf.unit)
+        return found
+
+    def split(self, held: float) -> tuple["Album", "Album"]:
+        """(the rest, a share of `held`): drawn once and for all, since a folder has its classes one after the other."""
+        order = _fixed(len(self))
+        count = round(held * len(self))
+        parts = np.sort(order[count:]), np.sort(order[:count])
+        rest, other = (Album(self.shelves, self.label, self.names, self.rows[part]) for part in parts)
+        return rest, other
+
+    def measure(self) -> Images:
+        """How these pictures become numbers of mean 0 and deviation 1 in every channel."""
+        sums = np.zeros((2, self.channels))
+        for start in range(0, len(self), CHUNK):
+            x = self.take(np.arange(start, min(start + CHUNK, len(self)))).astype(np.float64)
+            sums += [x.sum((0, 1, 2)), np.square(x).sum((0, 1, 2))]
+        mean, square = sums / (len(self) * self.size[0] * self.size[1])
+        std = np.sqrt(np.maximum(square - mean**2, 0))
+        # A channel that never changes has nothing to divide by.
+        return Images(mean=tuple(mean.tolist()), std=tuple(np.where(std > 1e-6, std, 1.0).tolist()))
+
+
+def read_album(
+    places: Sequence[str],
+    *,
+    size: Pair | None = None,
+    channels: int | None = None,
+    names: tuple[str, ...] | None = None,
+    images: Images | None = None,
+    cache: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Album:
+    """All pictures of these places.
+
+    `size`, `channels`, `names` and `images` are a model's; without them the first picture and the data decide. Pictures
+    from folders are kept in one array, mapped from a file in `cache` where there is one.
+    """
+    shelves: list[Shelf] = []
+    for place in _files(places):
+        shelf = _shelf(place, size, channels, images or Images(), cache, progress)
+        size, channels = size or shelf.pixels.shape[1:3], channels or int(shelf.pixels.shape[3])
+        _check(shelf, size, channels)
+        shelves.append(shelf)
+    if not shelves:
+        raise ValueError("there are no pictures: name a folder, an .npz, an .npy or digits")
+    label, found = _numbered(shelves, names)
+    return Album(tuple(shelves), label, found, np.arange(len(label)))
+
+
+def _files(places: Sequence[str]) -> Iterator[str]:
+    """The places, and for a pattern the files that it stands for, without those that hold the classes of others."""
+    for place in places:
+        found = sorted(glob(place)) if has_magic(place) and not Path(place).exists() else [place]
+        if not found:
+            raise ValueError(f"no file matches {place}")
+        yield from (one for one in found if not is_labels(Path(one)))
+
+
+def _shelf(
+    place: str,
+    size: Pair | None,
+    channels: int | None,
+    images: Images,
+    cache: Path | None,
+    progress: Callable[[int, int], None],
+) -> Shelf:
+    path = Path(place).expanduser()
+    if place in DIGITS and not path.exists():
+        return _digits(place)
+    if path.is_dir():
+        pixels, labels = read_folder(path, images, size=size, channels=channels, cache=cache, progress=progress)
+        return Shelf(place, pixels, labels, 1 / 255)
+    if not path.exists():
+        raise ValueError(f"there is no file or folder {place}; pictures by name are {', '.join(DIGITS)}")
+    if not path.name.endswith(ARRAYS):
+        raise ValueError(f"{place} holds no pictures: give a folder with one folder per class, or {', '.join(ARRAYS)}")
+    pixels, labels = read_arrays(path)
+    return Shelf(place, pixels, labels, _unit(place, pixels))
+
+
+def _unit(place: str, pixels: np.ndarray) -> float:
+    """1/255 for bytes; 1 or 1/255 for other numbers, as their largest says."""
+    if pixels.dtype == np.uint8:
+        return 1 / 255
+    parts = [pixels[start : start + CHUNK] for start in range(0, len(pixels), CHUNK)]
+    low, high = min(float(part.min()) for part in parts), max(float(part.max()) for part in parts)
+    if not (low >= 0 and high <= 255):  # so that NaN is refused too
+        raise ValueError(f"pixels go from 0 to 1 or from 0 to 255, and those of {place} from {low:g} to {high:g}")
+    return 1.0 if high <= 1 else 1 / 255
+
+
+def _check(shelf: Shelf, size: Pair, channels: int) -> None:
+    found = shelf.pixels.shape
+    if found[1:3] != tuple(size):
+        raise ValueError(
+            f"the pictures of {shelf.where} have {found[1]} x {found[2]} pixels, and {size[0]} x {size[1]} are "
+            "expected: bring all of them to one size"
+        )
+    if found[3] != channels:
+        raise ValueError(f"the pictures of {shelf.where} have {found[3]} channels, and {channels} are expected")
+
+
+def _numbered(shelves: Sequence[Shelf], names: tuple[str, ...] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The number of each picture's class, and the names of the classes."""
+    if names is None:
+        names = _names(shelves)
+    index = {name: number for number, name in enumerate(names)}
+    return np.concatenate([_numbers(shelf, names, index) for shelf in shelves]), names
+
+
+def _names(shelves: Sequence[Shelf]) -> tuple[str, ...]:
+    values = np.unique(np.concatenate([shelf.labels.astype(str) for shelf in shelves]))
+    where = ", ".join(shelf.where for shelf in shelves)
+    if len(values) < 2:
+        raise ValueError(f"all pictures of {where} are of one class, {str(values[0])!r}: there is nothing to learn")
+    if all(shelf.labels.dtype.kind in "iu" for shelf in shelves):
+        low, high = (int(found) for found in (values.astype(int).min(), values.astype(int).max()))
+        if low < 0 or high >= 2**16:
+            raise ValueError(f"classes count from 0, and {where} has the label {low if low < 0 else high}")
+        return tuple(str(number) for number in range(high + 1))
+    return tuple(values.tolist())
+
+
+def _numbers(shelf: Shelf, names: tuple[str, ...], index: dict[str, int]) -> np.ndarray:
+    values, back = np.unique(shelf.labels, return_inverse=True)
+    if shelf.labels.dtype.kind in "iu":
+        if (wrong := values[(values < 0) | (values >= len(names))]).size:
+            raise ValueError(f"{shelf.where} has the label {wrong[0]}, and the {len(names)} classes count from 0")
+        return shelf.labels.astype(np.int64)
+    if unknown := [str(value) for value in values if str(value) not in index]:
+        raise ValueError(
+            f"the class {unknown[0]!r} of {shelf.where} was never seen in training; there are {', '.join(names[:20])}"
+        )
+    return np.array([index[str(value)] for value in values], np.int64)[back]
+
+
+def _fixed(count: int) -> np.ndarray:
+    """A permutation that is the same everywhere and for ever: numpy has frozen the streams of RandomState."""
+    return np.random.RandomState(0).permutation(count)
+
+
+def _digits(name: str) -> Shelf:
+    """1,797 pictures of 8 x 8; every fifth of a fixed permutation, 360 of them, is for the test."""
+    try:
+        whole = import_module("sklearn.datasets").load_digits()
+    except ImportError:
+        raise ValueError('digits come with scikit-learn, which is not installed: pip install "headway[data]"') from None
+    order = _fixed(len(whole.target))
+    test = np.arange(len(order)) % 5 == 0
+    rows = np.sort(order[{"digits": ~test, "digits-test": test, "digits-all": test | True}[name]])
+    return Shelf(name, whole.images[rows, :, :, None].astype(np.uint8), whole.target[rows], 1 / 16)

@@ -1,0 +1,132 @@
+"""Documents as sentences of tokens, in flat arrays, with what the words are good for: where clauses may change places.
+
+A text of a million tokens takes about 5 MB.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import islice
+
+import numpy as np
+
+from headway.data.ragged import Ragged
+from headway.data.split import sentences
+from headway.data.tokenizer import Tokenizer
+
+# What a token is: one that begins a word, and then of which kind.
+WORD, BREAK, JOIN, LAST, CONTENT = 1, 2, 4, 8, 16
+CONJUNCTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        "and but or nor so yet because although though unless until while whereas when whenever where wherever if "
+        "since as that which who whose whom than before after then y o pero porque aunque cuando donde si como "
+        "mientras que",
+    )
+)
+_WORDS = re.compile(r"\w+(?:['’.\-]\w+)*|[^\w\s]+")
+_TURN = 4096  # sentences that are encoded at once
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """Sentence i has the tokens `tokens[i]` and their `marks[i]`; document d is those from documents[d] on."""
+
+    tokens: Ragged
+    marks: Ragged
+    documents: np.ndarray
+
+    @classmethod
+    def read(cls, texts: Iterable[str], tokenizer: Tokenizer) -> "Sentences":
+        """Every text is a document."""
+        sizes: list[int] = []
+        tokens, marks = [], []
+        flow = _counted(texts, sizes)
+        while turn := list(islice(flow, _TURN)):
+            found = tokenizer.engine.encode_batch(turn, add_special_tokens=False)
+            tokens.append(Ragged.of([one.ids for one in found]))
+            rows = [_marks(text, one.offsets) for text, one in zip(turn, found, strict=True)]
+            marks.append(Ragged.of(rows, dtype=np.uint8))
+        if not tokens:
+            raise ValueError("there is no sentence in this text: give a file with words in it")
+        return cls(Ragged.joined(tokens), Ragged.joined(marks), _bounds(sizes))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def home(self) -> np.ndarray:
+        """The document of each sentence."""
+        return np.repeat(np.arange(len(self.documents) - 1), np.diff(self.documents))
+
+    @cached_property
+    def identity(self) -> np.ndarray:
+        """A number for each sentence that two sentences share if they say the same."""
+        digests = (
+            blake2b(row.tobytes(), digest_size=8).digest() for row in map(self.tokens.__getitem__, range(len(self)))
+        )
+        return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+    def split(self, held: float) -> tuple["Sentences", "Sentences"]:
+        """The front, to learn from, and about the last `held` of the sentences, none of which is in the front.
+
+        Cut between documents where there is a place near enough. A held-out sentence that the front has too is left
+        out, and its document ends there: what stood apart does not become adjacent.
+        """
+        if not 0 < held < 1 or len(self) < 2:
+            raise ValueError(f"a share of {held:g} cannot be held out of {len(self)} sentences: give more text")
+        wanted = min(max(round(len(self) * (1 - held)), 1), len(self) - 1)
+        near = (
+            int(self.documents[1:-1][np.abs(self.documents[1:-1] - wanted).argmin()]) if len(self.documents) > 2 else 0
+        )
+        cut = near if near and abs(near - wanted) <= (len(self) - wanted) / 2 else wanted
+        front, back = self._part(0, cut), self._part(cut, len(self))
+        return front, back.without(front)
+
+    def without(self, other: "Sentences") -> "Sentences":
+        """Runs of sentences that the other text does not have, each run a document."""
+        new = ~np.isin(self.identity, other.identity)
+        if not new.any():
+            raise ValueError("every held-out sentence is in the training text too: give more or other text")
+        run = np.cumsum(~new) + self.home * (len(self) + 1)
+        sizes = np.unique(run[new], return_counts=True)[1]
+        return Sentences(self.tokens.where(new), self.marks.where(new), _bounds(sizes.tolist()))
+
+    def _part(self, first: int, last: int) -> "Sentences":
+        inside = self.documents[(self.documents > first) & (self.documents < last)] - first
+        bounds = np.concatenate([[0], inside, [last - first]])
+        return Sentences(self.tokens.between(first, last), self.marks.between(first, last), bounds)
+
+
+def _bounds(sizes: Iterable[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(list(sizes))]).astype(np.int64)
+
+
+def _counted(texts: Iterable[str], sizes: list[int]) -> Iterator[str]:
+    """The sentences of all texts; `sizes` tells how many each text had, if any."""
+    for text in texts:
+        found = list(sentences(text))
+        yield from found
+        if found:
+            sizes.append(len(found))
+
+
+def _marks(text: str, offsets: list[tuple[int, int]]) -> np.ndarray:
+    """The words are found in the text and not by the tokenizer, so that all kinds of tokenizers have the same ones."""
+    words = list(_WORDS.finditer(text))
+    if not words or not offsets:
+        return np.zeros(len(offsets), dtype=np.uint8)
+    ends = [word.end() for word in words]
+    owner = np.searchsorted(ends, [start for start, _ in offsets], side="right").clip(max=len(words) - 1)
+    begins = np.diff(owner, prepend=-1) != 0
+    return np.where(begins, np.array([_kind(word[0]) for word in words], dtype=np.uint8)[owner], 0).astype(np.uint8)
+
+
+def _kind(word: str) -> int:
+    if not word[0].isalnum():
+        return WORD | (LAST if word[0] in ".!?…" else BREAK if word[0] in ",;:—–-" else 0)
+    if word.lower() in CONJUNCTIONS:
+        return WORD | JOIN
+    return WORD | (CONTENT if len(word) > 2 and word[0].isalpha() else 0)

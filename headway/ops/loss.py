@@ -1,0 +1,131 @@
+"""Cross entropy of a linear head, and how often the head is right.
+
+    loss = Σ_n logsumexp(z_n) - (1 - s) z_n[t_n] - s · mean(z_n)        z = scale · h Wᵀ + b, s the smoothing of labels
+
+Where N · V is large, logits live a few rows at a time: their gradient is known as soon as they are, so it is taken on
+the spot, and neither pass holds an N x V tensor.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+IGNORED = -100  # a target that counts for nothing
+ENTRIES = 2**21  # logits that are held at once: 8 MiB of them stay near the processor
+
+
+def linear_cross_entropy(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    targets: Int[Tensor, " N"],
+    *,
+    bias: Float[Tensor, " V"] | None = None,
+    scale: float = 1.0,
+    smoothing: float = 0.0,
+    chunk: int | None = None,
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """The sum of the losses, and the number of targets that have the largest logit; `chunk` rows are taken at a time.
+
+    >>> hidden, weight = torch.tensor([[1.0], [1.0]]), torch.tensor([[0.0], [0.0]])
+    >>> total, right = linear_cross_entropy(hidden, weight, torch.tensor([0, IGNORED]))
+    >>> round(total.item(), 4), right.item()
+    (0.6931, 1)
+    """
+    _check(targets, len(weight))
+    real = targets != IGNORED
+    if not bool(real.all()):  # what nobody asks for costs nothing, and NaN in it reaches nobody
+        hidden, targets = hidden[real], targets[real]
+    rows = chunk or max(1, ENTRIES // len(weight))
+    return _Chunked.apply(hidden, weight, bias, targets, scale, smoothing, rows)
+
+
+def cross_entropy_sum(
+    logits: Float[Tensor, "N V"], targets: Int[Tensor, " N"], *, smoothing: float = 0.0
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """The same of logits that exist: the sum of the losses, and the number of targets that have the largest one.
+
+    >>> total, right = cross_entropy_sum(torch.zeros(2, 4), torch.tensor([0, 3]))
+    >>> round(total.item(), 4), right.item()
+    (2.7726, 1)
+    """
+    _check(targets, logits.shape[1])
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(wide, targets, ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum")
+    return total, (wide.detach().argmax(-1) == targets).sum()
+
+
+class _Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        scale: float,
+        smoothing: float,
+        rows: int,
+    ) -> tuple[Tensor, Tensor]:
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        needs = ctx.needs_input_grad[:3]
+        total, right = hidden.new_zeros((), dtype=wide), targets.new_zeros(())
+        w, b = weight.to(wide), None if bias is None else bias.to(wide)
+        d_hidden = torch.empty_like(hidden) if needs[0] else None
+        d_weight = torch.zeros_like(w) if needs[1] else None
+        d_bias = torch.zeros_like(b) if b is not None and needs[2] else None
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            x = hidden[part].to(wide) * scale
+            logits = F.linear(x, w, b)
+            loss, found, slope = _losses(logits, targets[part], smoothing, gradient=any(needs))
+            total += loss
+            right += found
+            if d_hidden is not None:
+                d_hidden[part] = (slope @ w) * scale
+            if d_weight is not None:
+                d_weight.addmm_(slope.mT, x)
+            if d_bias is not None:
+                d_bias += slope.sum(0)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
+        ctx.mark_non_differentiable(right)
+        return total, right
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        return (
+            None if d_hidden is None else d_hidden * gradient.to(d_hidden.dtype),
+            None if d_weight is None else (d_weight * gradient).to(ctx.dtypes[0]),
+            None if d_bias is None else (d_bias * gradient).to(ctx.dtypes[1]),
+            None, None, None, None,
+        )  # fmt: skip
+
+
+def _losses(
+    logits: Float[Tensor, "n V"], targets: Int[Tensor, " n"], smoothing: float, *, gradient: bool
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Float[Tensor, "n V"]]:
+    """Sum, number right, and the gradient softmax(z) - (1 - s) [v = t] - s/V, in the memory of the logits."""
+    high, best = logits.max(-1)
+    asked = logits.gather(1, targets[:, None])
+    # A mean of differences: with labels smoothed by much, a mean of large logits would cost digits.
+    aside = (logits - high[:, None]).mean(-1).sum() + high.sum() if smoothing else 0.0
+    slope = logits.sub_(high[:, None]).exp_()
+    share = slope.sum(-1, keepdim=True)
+    total = (high + share[:, 0].log()).sum() - (1 - smoothing) * asked.sum() - smoothing * aside
+    if gradient:
+        slope.div_(share)
+        slope.scatter_add_(1, targets[:, None], slope.new_full((1, 1), smoothing - 1).expand(len(targets), 1))
+        slope.sub_(smoothing / logits.shape[1]) if smoothing else None
+    return total, (best == targets).sum(), slope
+
+
+def _check(targets: Tensor, vocabulary: int) -> None:
+    wrong = (targets >= vocabulary) | ((targets < 0) & (targets != IGNORED))
+    if bool(wrong.any()):
+        raise ValueError(f"target {int(targets[wrong][0])} is outside of the vocabulary of {vocabulary}")

@@ -1,0 +1,1 @@
+"""Training: from data to weights, in one loop, top to bottom."""

@@ -1,0 +1,46 @@
+"""Losses and accuracies over held-out examples, each of which is looked at once."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.data.batch import Examples
+from headway.train.world import World
+
+
+@torch.no_grad()
+def evaluate(
+    module: nn.Module, examples: Examples, *, batch: int, world: World, limit: int = 0
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(mean losses, shares of right answers), by name; `limit` batches at most, 0: all of them.
+
+    What is random in an example is drawn from its number, so that every evaluation asks the same.
+    """
+    rows = _sorted(examples)
+    parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+    parts = parts[:limit] if limit else parts
+    sums: dict[str, float] = {}
+    # All processes take the same number of turns, as sharded weights travel in each; a turn too many is not counted.
+    for first in range(0, len(parts), world.data_size):
+        mine = first + world.data_rank
+        found = _sums(module, examples, parts[min(mine, len(parts) - 1)], world)
+        for name, value in found.items():
+            sums[name] = sums.get(name, 0.0) + (value if mine < len(parts) else 0.0)
+    sums = world.sums(sums)
+    counted = {name: sums[f"count/{name}"] for name in (key[6:] for key in sums if key.startswith("count/"))}
+    losses = {name: sums[f"loss/{name}"] / max(count, 1.0) for name, count in counted.items()}
+    shares = {name: sums[f"hits/{name}"] / max(count, 1.0) for name, count in counted.items() if f"hits/{name}" in sums}
+    return losses, shares
+
+
+def _sorted(examples: Examples) -> np.ndarray:
+    """Rows of similar size beside one another, so that little is padded."""
+    return np.arange(len(examples)) if examples.sizes is None else np.argsort(examples.sizes, kind="stable")
+
+
+def _sums(module: nn.Module, examples: Examples, rows: np.ndarray, world: World) -> dict[str, float]:
+    batch = examples.batch(rows, rows.astype(np.int64))
+    found = module({name: x.to(world.device) for name, x in batch.inputs.items()})
+    losses = {f"loss/{name}": float(value) for name, value in found.losses.items()}
+    hits = {f"hits/{name}": float(value) for name, value in found.hits.items()}
+    return {**{f"count/{name}": float(count) for name, count in batch.counts.items()}, **losses, **hits}

@@ -1,0 +1,124 @@
+"""What several tasks share: the tokenizer, a model to start from, and how held-out examples are set apart."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.config import Frozen
+from headway.config.language import Special
+from headway.config.train import DataConfig, TrainConfig
+from headway.data.learn import learn, literal
+from headway.data.tokenizer import Tokenizer
+from headway.hub import load
+from headway.hub.load import Loaded
+from headway.models import fresh
+from headway.train.work import Place
+
+Say = Callable[[str], None]
+
+
+def start_of(config: TrainConfig) -> Loaded | None:
+    """The model to start from, where one is named: a directory, or a run with its `model` folder."""
+    if config.model.start is None:
+        return None
+    path = Path(os.path.expanduser(config.model.start))
+    inner = path / "model"
+    return load(inner if (inner / "config.json").is_file() else path, dtype="float32")
+
+
+def encoder_of(start: Loaded | None) -> Loaded | None:
+    """The same for a task that trains a BERT: of a sentence encoder, the BERT in it."""
+    if start is None or start.model.config.kind == "masked":
+        return start
+    if start.model.config.kind != "sentence":
+        raise ValueError(f"this task starts from a masked-word model, and {start.receipt.path} holds a "
+                         f"{start.model.config.kind} model")  # fmt: skip
+    return start._replace(model=start.model.encoder)
+
+
+def tokenizer_of(
+    config: TrainConfig, place: Place, start: Loaded | None, texts: Callable[[], Iterable[str]], say: Say
+) -> Tokenizer:
+    """The one of this run, of the model it starts from, of a file; or one that is learnt now and saved whole."""
+    if place.tokenizer.is_dir():
+        found = Tokenizer.read(place.tokenizer)
+        assert found is not None
+        return literal(found)
+    if start is not None and config.tokenizer.path is None:
+        if start.tokenizer is None:
+            raise ValueError(f"{config.model.start} has no tokenizer: name one with tokenizer.path")
+        found = start.tokenizer
+    else:
+        if config.tokenizer.path is None:
+            say(f"learns a {config.tokenizer.kind} tokenizer")
+        found = learn(texts(), config.tokenizer, task=config.task)
+    _save_whole(found, place.tokenizer)
+    return literal(found)
+
+
+def _save_whole(tokenizer: Tokenizer, target: Path) -> None:
+    """Another process, or a run that is resumed, finds all of it or nothing."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".tokenizer-", dir=target.parent) as made:
+        whole = Path(made) / "tokenizer"
+        whole.mkdir()
+        tokenizer.save(whole)
+        whole.replace(target)
+
+
+def special_of(tokenizer: Tokenizer, *, start: int | None = None) -> Special:
+    """The tokenizer's tokens with a meaning of their own, as a model's configuration has them."""
+    end = () if tokenizer.end is None else (tokenizer.end,)
+    return Special(begin=tokenizer.begin, end=end, pad=tokenizer.pad, start=start)
+
+
+def model_of(config: TrainConfig, wanted: Frozen, start: Loaded | None, say: Say) -> Any:
+    """A fresh model, or one with the weights of another wherever names and shapes agree."""
+    model = fresh(wanted, seed=config.seed, std=config.model.std)
+    if start is not None:
+        take_over(model, start.model, say)
+    return model
+
+
+@torch.no_grad()
+def take_over(model: nn.Module, other: nn.Module, say: Say) -> None:
+    """Copy what fits; what is left fresh is said by name, and a start of which nothing fits is refused."""
+    theirs = dict(other.named_parameters())
+    new, taken = [], 0
+    for name, parameter in model.named_parameters():
+        found = theirs.get(name)
+        if found is not None and found.shape == parameter.shape:
+            parameter.copy_(found)
+            taken += 1
+        else:
+            new.append(name)
+    if not taken:
+        raise ValueError(f"no tensor of the {type(other).__name__} to start from fits the {type(model).__name__}")
+    say(f"starts from {taken} tensors of another model" + (f"; fresh: {', '.join(new)}" if new else ""))
+
+
+def spooled(data: DataConfig, place: Place) -> DataConfig:
+    """Standard input can be read once only: it is kept as a file of the run."""
+    kept = place.data / "stdin"
+    if "-" in data.train and not kept.exists():
+        place.data.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(".part")
+        with part.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        part.replace(kept)
+    return data.model_copy(update={"train": tuple(str(kept) if one == "-" else one for one in data.train)})
+
+
+def held_out(items: Sequence[Any], share: float, what: str) -> tuple[list[Any], list[Any]]:
+    """The items, and of them the last share."""
+    keep = len(items) - round(len(items) * share)
+    if share and keep == len(items):
+        raise ValueError(f"{len(items)} {what} are too few to hold {share:.0%} of them out: give data.validation")
+    return list(items[:keep]), list(items[keep:])

@@ -1,0 +1,1 @@
+"""Where the recipes' data comes from, one file per source."""

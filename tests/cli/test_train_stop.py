@@ -1,0 +1,121 @@
+"""A run that is killed or stopped goes on to the same weights, bit for bit; and mistakes are said in one sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from headway.cli import main
+
+STEPS = 40
+SETTINGS = [
+    "--tokenizer.kind", "byte", "--model.layers", "1", "--model.width", "16", "--model.heads", "2", "--length", "16",
+    "--model.dropout", "0.1", "--batch", "4", "--steps", str(STEPS), "--evaluate-every", "9", "--save-every", "7",
+    "--log-every", "1", "--samples", "0", "--optim.average", "0.9",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("text") / "book.txt"
+    file.write_text("".join(f"Line {number} of a book that counts to {number * number}.\n" for number in range(400)))
+    return file
+
+
+@pytest.fixture(scope="module")
+def straight(text, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("straight") / "run"
+    assert command(text, run).wait(120) == 0
+    return run
+
+
+def command(text: Path, run: Path, *more: str) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-m", "headway", "train", str(text), *SETTINGS, "--out", str(run), *more]
+    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def reached(run: Path, step: int, process: subprocess.Popen) -> None:
+    """Wait until a step is logged."""
+    file = run / "metrics.jsonl"
+    for _ in range(6000):
+        if file.exists() and f'"step": {step},' in file.read_text():
+            return
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    raise AssertionError(f"step {step} was not reached")
+
+
+def tensors(run: Path) -> dict[str, bytes]:
+    file = run / "checkpoints" / f"step-{STEPS:08d}" / "part-0000-of-0001.safetensors"
+    with safe_open(file, "pt") as opened:
+        return {name: opened.get_tensor(name).numpy().tobytes() for name in opened.keys()}  # noqa: SIM118
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130), (signal.SIGINT, 130)])
+def test_a_stopped_run_goes_on_to_the_same_weights(text, straight, tmp_path, number, code):
+    run = tmp_path / "run"
+    process = command(text, run)
+    reached(run, 17, process)
+    process.send_signal(number)
+    assert process.wait(60) == code
+    resumed = command(text, run, "--resume")
+    _, said = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0 and "goes on after step" in said
+    assert tensors(run) == tensors(straight)
+    assert (run / "model" / "model.safetensors").read_bytes() == (straight / "model" / "model.safetensors").read_bytes()
+    ours, theirs = (
+        [(row["kind"], row["step"], row.get("loss")) for row in map(json.loads, (place / "metrics.jsonl").open())
+         if row["kind"] in ("train", "validation")]
+        for place in (run, straight)
+    )  # fmt: skip
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere.txt"], "nowhere.txt"),
+        (["book.txt", "--stpes", "3"], "did you mean --steps"),
+        (["book.txt", "--optim.rate", "-1"], "rate='-1'"),
+        (["book.txt", "--task", "sing"], "sing"),
+        (["empty.txt"], "empty.txt is empty"),
+        (["latin.txt"], "not UTF-8"),
+        (["one.csv", "--task", "classify"], "at least two classes"),
+        (["one.csv", "--task", "classify", "--data.text", "txt"], "txt"),
+        (["book.txt", "--resume"], "--out"),
+        (["book.txt", "--out", "nothing", "--resume"], "nothing is no run"),
+        (["book.txt", "--config", "wrong.yaml"], "stepps"),
+        (["book.txt", "--config", "wrong.toml"], "wrong.toml cannot be read"),
+        (["book.txt", "--batch", "5", "--accumulate", "2"], "batch 5 cannot be shared"),
+        (["book.txt", "--model.width", "30", "--model.heads", "4"], "30 is not divisible by heads 4"),
+        (["book.txt", "--length", "100000"], "one window needs 100001"),
+        (["book.txt", "--model.start", "elsewhere"], "elsewhere"),
+        (["book.txt", "--model.architecture", "vit"], "vit"),
+        (["book.txt", "--out", "taken"], "taken is not empty"),
+        (["book.txt", "--out", "taken", "--overwrite"], "taken holds no run"),
+        ([], "nothing to train on"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, monkeypatch, capsys, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    Path("book.txt").write_text("A book of few words, again and again.\n" * 200)
+    Path("empty.txt").write_text("")
+    Path("latin.txt").write_bytes(b"caf\xe9\n" * 9)
+    Path("one.csv").write_text("text,label\n" + "a text,same\n" * 9)
+    Path("wrong.yaml").write_text("stepps: 3\n")
+    Path("wrong.toml").write_text("steps = = 3\n")
+    Path("taken").mkdir()
+    Path("taken/thesis.tex").write_text("years of work")
+    small = [] if "--length" in arguments else ["--length", "16"]
+    assert main(["train", *arguments, "--steps", "2", *small]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("headway: ") and sentence in said
+    assert Path("taken/thesis.tex").exists()
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())  # nothing half-made is left

@@ -1,0 +1,168 @@
+"""The loop: resuming changes no bit, accumulating changes nothing, and what goes wrong is stopped in time."""
+
+import json
+import math
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway.config.train import OptimConfig
+from headway.data.batch import Batch
+from headway.train.found import Found
+from headway.train.objectives.language import language
+from tests.train.small import Counting, config, events, run, same
+
+
+def rows(path: Path, kind: str) -> list[dict]:
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["kind"] == kind]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"accumulate": 3},
+        {"dtype": "bfloat16"},
+        {"optim": OptimConfig(kind="muon", rate=1e-2)},
+        {"checkpointing": True},
+    ],
+    ids=["plain", "accumulated", "bfloat16", "muon", "checkpointing"],
+)
+@pytest.mark.parametrize("stop", [4, 8])
+def test_a_resumed_run_is_bit_for_bit_the_one_that_was_never_stopped(tmp_path, changed, stop):
+    settings = config(**changed)
+    straight = run(tmp_path / "straight", settings)
+    run(tmp_path / "stopped", settings, until=stop)
+    resumed = run(tmp_path / "stopped", settings, resume=True)
+    assert resumed.training.facts.step == settings.steps
+    assert same(straight, resumed)
+    # and it wrote the same lines, each step once
+    for kind in ("train", "validation"):
+        ours, theirs = (
+            [(row["step"], row["loss"]) for row in rows(tmp_path / name, kind)] for name in ("straight", "stopped")
+        )
+        assert ours == theirs
+
+
+def test_another_seed_is_another_run(tmp_path):
+    assert not same(run(tmp_path / "a", config()), run(tmp_path / "b", config(seed=1)))
+
+
+def test_parts_of_a_batch_add_up(tmp_path):
+    from headway.data.order import Order
+    from headway.train.feed import Feed
+    from headway.train.training import Training
+    from headway.train.world import World
+    from tests.train.small import work as made
+
+    losses = []
+    for parts in (1, 2, 6):
+        settings = config(accumulate=parts)
+        job = made(settings)
+        for part in job.model.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = 0.0
+        training = Training(job, World())
+        feed = Feed(job.train, Order(29, seed=0, batch=6), 6, parts)
+        losses.append([])
+        for batches in feed.steps(0, 9):
+            losses[-1].append(training.learn(batches, 1.0).loss)
+            training.facts.step += 1
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5) and losses[2] == pytest.approx(losses[0], abs=1e-5)
+    assert losses[0][-1] < losses[0][0] - 0.1
+
+
+def test_it_learns(tmp_path):
+    run(tmp_path, config(steps=200, evaluate_every=50, optim=OptimConfig(rate=2e-2), save_every=200))
+    found = rows(tmp_path, "validation")
+    assert found[0]["loss"] < math.log(13) and found[-1]["loss"] < 0.1 and found[-1]["accuracy"] > 0.95
+
+
+def test_a_loss_that_is_no_number_stops_with_the_last_good_state(tmp_path):
+    calls = []
+
+    def breaking(model, inputs, *, smoothing):
+        found = language(model, inputs, smoothing=smoothing)
+        if model.training:
+            calls.append(1)
+        factor = math.nan if len(calls) == 6 and model.training else 1.0
+        return Found({"loss": found.losses["loss"] * factor}, found.hits)
+
+    seen = events(tmp_path, config(), objective=breaking)
+    end = seen[-1].row
+    assert end["reason"] == "diverged" and end["step"] == 5
+    assert "loss" in end["diagnosis"] and "step 6" in end["diagnosis"] and "optim.rate" in end["diagnosis"]
+    # the state of step 5 was kept, and goes on
+    resumed = run(tmp_path, config(), resume=True)
+    assert same(resumed, run(tmp_path / "straight", config()))
+
+
+def test_a_loss_that_climbs_stops(tmp_path):
+    def climbing(model, inputs, *, smoothing):
+        """The gradient leads uphill."""
+        found = language(model, inputs, smoothing=smoothing)
+        loss = found.losses["loss"]
+        return Found({"loss": 2 * loss.detach() - loss}, found.hits)
+
+    seen = events(tmp_path, config(steps=400, evaluate_every=1000, save_every=50), objective=climbing)
+    end = seen[-1].row
+    assert end["reason"] == "diverged" and 20 < end["step"] < 400
+    assert "climbs" in end["diagnosis"] and str(tmp_path / "checkpoints") in end["diagnosis"]
+
+
+def test_patience(tmp_path):
+    settings = config(steps=500, patience=2, evaluate_every=2, optim=OptimConfig(rate=1e-9))
+
+    class Random(Counting):
+        def batch(self, rows, keys):
+            found = super().batch(rows, keys)
+            targets = torch.from_numpy((keys[:, None] * 7919 + torch.arange(7).numpy()) % 13)
+            return Batch({**found.inputs, "targets": targets}, found.counts)
+
+    seen = events(tmp_path, settings, validation=Random(11))
+    assert seen[-1].row["reason"] in ("early",) and seen[-1].row["step"] < 500
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_stops(tmp_path, number):
+    tmp_path.mkdir(exist_ok=True)
+    from headway.train.loop import Run
+    from headway.train.work import Place
+    from headway.train.world import World
+    from tests.train.small import work
+
+    before = signal.getsignal(number)
+    for event in Run(work(config()), Place(tmp_path), World()).events():
+        if event.row["step"] == 4 and event.kind == "train":
+            os.kill(os.getpid(), number)
+        last = event
+    assert last.row["reason"] == "stopped" and last.row["step"] in (4, 5)
+    assert signal.getsignal(number) is before
+    assert same(run(tmp_path, config(), resume=True), run(tmp_path / "straight", config()))
+
+
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(tmp_path):
+    run(tmp_path, config(), until=8)
+    newest = max((tmp_path / "checkpoints").glob("step-*"))
+    part = next(newest.glob("*.safetensors"))
+    content = bytearray(part.read_bytes())
+    content[-5] ^= 1
+    part.write_bytes(content)
+    resumed = run(tmp_path, config(), resume=True)
+    assert any(newest.name in note and "damaged" in note for note in resumed.notes)
+    assert same(resumed, run(tmp_path / "straight", config()))
+
+
+def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="batch 6 cannot be shared"):
+        run(tmp_path, config(accumulate=4))
+
+
+def test_only_the_last_and_the_best_are_kept(tmp_path):
+    run(tmp_path, config(steps=40, save_every=5, evaluate_every=100))
+    names = sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*"))
+    assert names == ["step-00000035", "step-00000040"]
