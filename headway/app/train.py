@@ -38,6 +38,8 @@ def run(config: TrainConfig, path: Path, *, resume: bool = False, overwrite: boo
     place = Place(path)
     with _world(config) as world:
         say = _say if world.first else _nothing
+        # Processes that torchrun started again find the run that they had begun.
+        resume = resume or (world.again and world.share(place.config.exists()))
         first_alone(world, lambda: _open(place, config, world, resume=resume, overwrite=overwrite))
         # The first process reads the data and writes the run's own files; the others then find them ready.
         work = first_alone(world, lambda: _prepared(config, place, say, resume)) or prepare(config, place, say)

@@ -78,6 +78,9 @@ def train(
         print(written(resolved), end="")
         return 0
     place = place or _free(resolved)
+    if "WORLD_SIZE" in os.environ:
+        # A head that nothing is asked of in a batch is no mistake, and DDP would warn of it.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.train import plan, run
 

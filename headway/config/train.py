@@ -111,6 +111,8 @@ class ModelChoice(_Said):
     """Of a DaViT: side of a window."""
     std: Rate = 0.02
     """Deviation of fresh weights."""
+    alike: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Of a fresh BERT in task masked: how strongly heads begin by looking at equal words and near places; 0: not."""
 
 
 class OptimConfig(_Said):

@@ -54,13 +54,18 @@ class Language(nn.Module):
         """The last layer's vectors, after the final norm."""
         check_tokens(tokens, self.config.vocabulary)
         step = states is not None and tokens.shape[1] == 1 and positions is None and keep is None and mask is None
+        # Layers count 0, 1, 2 … themselves, and need not look at positions to know; a rotation is made once for all.
+        counted = (
+            positions is None and keep is None and states is None and self.config.stack.block.attention.rotary is None
+        )
         if positions is None:
             positions = places(tokens, keep, None if states is None else states[0].own)
         x = self.tokens(tokens)
         if self.positions is not None:
             # Padding before the first token has positions below 0, and its vector is never looked at.
             x = self.positions(x, positions if keep is None else positions.masked_fill(~keep, 0))
-        return self.stack(self.dropout(x), Context(with_padding(mask, keep), positions, step=step), states)
+        context = Context(with_padding(mask, keep), None if counted else positions, step=step)
+        return self.stack(self.dropout(x), context, states)
 
     def logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
         return linear(hidden, self.tokens.weight if self.head is None else self.head.weight)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headway.config.train import OptimConfig
+from headway.train.local import local
 
 
 class AdamW:
@@ -19,6 +20,8 @@ class AdamW:
         self.parameters, self.config, self.decay = list(parameters), config, decay
         self.means = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
         self.squares = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
+        # It acts entry by entry, so each process needs only what it holds; and one call takes no mixture of the kinds.
+        self._means, self._squares = [local(one) for one in self.means], [local(one) for one in self.squares]
         device = self.parameters[0].device if self.parameters else None
         self._counts = torch.zeros(len(self.parameters), dtype=torch.float32, device=device)
         self.counts = list(self._counts.unbind())  # views: one addition moves them all
@@ -32,10 +35,10 @@ class AdamW:
             self._counts[rows] += 1
         first, second = self.config.betas
         torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
-            [self.parameters[row] for row in rows],
-            [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None],
-            [self.means[row] for row in rows],
-            [self.squares[row] for row in rows],
+            [local(self.parameters[row]) for row in rows],
+            [local(gradient) for parameter in self.parameters if (gradient := parameter.grad) is not None],
+            [self._means[row] for row in rows],
+            [self._squares[row] for row in rows],
             [],
             [self.counts[row] for row in rows],
             lr=rate,

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from headway.data.batch import Examples
+from headway.train.parallel import rest
 from headway.train.world import World
 
 
@@ -26,6 +27,7 @@ def evaluate(
         found = _sums(module, examples, parts[min(mine, len(parts) - 1)], world)
         for name, value in found.items():
             sums[name] = sums.get(name, 0.0) + (value if mine < len(parts) else 0.0)
+    rest(module)
     sums = world.sums(sums)
     counted = {name: sums[f"count/{name}"] for name in (key[6:] for key in sums if key.startswith("count/"))}
     losses = {name: sums[f"loss/{name}"] / max(count, 1.0) for name, count in counted.items()}

@@ -8,10 +8,10 @@ from math import isfinite
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from headway.config.train import OptimConfig
 from headway.train.adamw import AdamW
+from headway.train.local import total_norm
 from headway.train.muon import Muon
 
 
@@ -79,7 +79,7 @@ class Optimizer:
         """
         self._take()
         gradients = [p.grad for p in (self._masters or self._parameters).values() if p.grad is not None]
-        norm = _norm(gradients)
+        norm = total_norm(gradients)
         if limit and isfinite(norm) and norm > limit:
             for gradient in gradients:
                 gradient.mul_(limit / norm)
@@ -119,16 +119,6 @@ def _once(named: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.Parameter]:
 def _copy(parameter: nn.Parameter) -> nn.Parameter:
     # A clone even of float32, which a mere cast would share.
     return nn.Parameter(parameter.detach().to(torch.promote_types(parameter.dtype, torch.float32), copy=True))
-
-
-def _norm(gradients: list[Tensor]) -> float:
-    """√Σ g², over all processes where gradients are spread over them."""
-    if any(isinstance(gradient, DTensor) for gradient in gradients):
-        found = torch.nn.utils.get_total_norm(gradients)
-        return float(found.full_tensor() if isinstance(found, DTensor) else found)
-    # The same without torch's sorting by device and precision, which costs as much as the norms of a small model.
-    norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
-    return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
 
 
 def _matrix(parameter: Tensor) -> bool:

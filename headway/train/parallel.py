@@ -8,6 +8,7 @@ Gradients are means over the parts of the batch in each case. With `tensor` abov
 taken as by fsdp; with the kind ddp a weight is then put together once a step instead of twice.
 """
 
+import logging
 from typing import Any
 
 import torch
@@ -48,6 +49,8 @@ def _copied(learner: nn.Module, world: World) -> nn.Module:
 
 def _sharded(learner: nn.Module, world: World, *, again: bool) -> nn.Module:
     assert world.mesh is not None
+    # Putting a weight together along both axes of the grid takes two steps, and torch warns of it for each weight.
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
     half = any(one.is_floating_point() and one.itemsize < 4 for one in learner.parameters())
     # Sums of gradients in half precision would lose what small ones say.
     policy = MixedPrecisionPolicy(reduce_dtype=torch.float32 if half else None)
@@ -62,6 +65,13 @@ def _sharded(learner: nn.Module, world: World, *, again: bool) -> nn.Module:
 
 def _is_block(module: nn.Module) -> bool:
     return any(isinstance(child, Attention) for child in module.children())
+
+
+def rest(module: nn.Module) -> None:
+    """After a forward pass without a backward one: weights that were put together for it go back to their shards."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
 
 
 @torch.no_grad()

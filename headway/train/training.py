@@ -84,6 +84,10 @@ class Training:
     def _step(self, sums: dict[str, float], counts: dict[str, float], factor: float) -> Taken:
         losses = {name: sums[name] / max(counts[name], 1.0) for name in sums}
         loss = sum(self.work.weights.get(name, 1.0) * value for name, value in losses.items())
+        # Processes that share their gradients cannot tell 0 from none, and one alone must not differ from them.
+        for parameter in self.learner.parameters():
+            if parameter.grad is None and parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
         norm = self.optimizer.clip(self.work.config.optim.clip)
         if math.isfinite(norm):
             self.optimizer.step(factor)

@@ -120,3 +120,46 @@ def test_a_copy_looks_for_its_own_memory() -> None:
         again.key.weight.mul_(1.5)
         found = again(x)
     assert torch.allclose(found, again(x).detach(), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("biased", [False, True])
+def test_one_product_has_the_gradients_of_three(dtype: torch.dtype, biased: bool) -> None:
+    config = AttentionConfig(width=14, heads=4, kv_heads=2, head_width=3, bias=biased, causal=True)
+    layer = Attention(config).to(dtype)
+    apart = copy.deepcopy(layer)
+    layer.lay_together()
+    x = torch.randn(3, 11, 14, dtype=dtype)
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    found, expected = layer(ours), apart(theirs)
+    assert layer._whole is not None and apart._whole is None
+    slope = torch.randn_like(found)
+    found.backward(slope)
+    expected.backward(slope)
+    tolerance = 1e-12 if dtype == torch.float64 else 4e-2
+    for (name, one), other in zip(layer.named_parameters(), apart.parameters(), strict=True):
+        assert one.grad is not None, name
+        torch.testing.assert_close(one.grad, other.grad, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=tolerance, atol=tolerance)
+
+
+def test_one_product_leaves_frozen_maps_alone_and_notices_a_change_before_the_backward_pass() -> None:
+    layer = Attention(AttentionConfig(width=6, heads=2))
+    layer.lay_together()
+    layer.key.requires_grad_(False)
+    out = layer(torch.randn(2, 5, 6))
+    out.sum().backward()
+    assert layer.key.weight.grad is None and layer.query.weight.grad is not None
+    out = layer(torch.randn(2, 5, 6, requires_grad=True))
+    with torch.no_grad():
+        layer.value.weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_neighbours_by_chance_are_not_one() -> None:
+    memory = torch.randn(4, 3)
+    first, second = memory[:2], torch.empty(0).set_(memory.untyped_storage(), 6, (2, 3))
+    assert together([first, second]) is not None
+    other = torch.frombuffer(memory.numpy(), dtype=torch.float32, offset=24).view(2, 3)
+    assert other.data_ptr() == second.data_ptr() and together([first, other]) is None

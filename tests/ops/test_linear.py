@@ -63,3 +63,18 @@ def test_odd_biases_and_sizes_are_torchs_affair() -> None:
     for wrong in (lambda: linear(torch.ones(1, 9), weight), lambda: linear(x, weight, torch.ones(500))):
         with pytest.raises((RuntimeError, TypeError)):
             wrong()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("biased", [False, True])
+def test_gradients_of_half_precision_go_by_way_of_float32_too(dtype: torch.dtype, biased: bool) -> None:
+    x = torch.randn(5, 11, 67).to(dtype).requires_grad_()
+    weight, bias = torch.randn(31, 67).to(dtype).requires_grad_(), torch.randn(31).to(dtype).requires_grad_()
+    wanted = [x, weight, *([bias] if biased else [])]
+    slope = torch.randn(5, 11, 31).to(dtype)
+    found = torch.autograd.grad(linear(x, weight, bias if biased else None), wanted, slope)
+    exact = F.linear(x.double(), weight.double(), bias.double() if biased else None)
+    step = torch.finfo(dtype).eps
+    for ours, theirs in zip(found, torch.autograd.grad(exact, wanted, slope.double()), strict=True):
+        assert ours.dtype == dtype
+        assert bool(((ours.double() - theirs.double()).abs() <= step * theirs.double().abs() + 1e-3).all())

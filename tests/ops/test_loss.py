@@ -32,7 +32,7 @@ def plainly(
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("chunk", [1, 5, None])
+@pytest.mark.parametrize("chunk", [1, 5, N, None])
 def test_it_is_the_plain_cross_entropy(smoothing: float, with_bias: bool, chunk: int | None) -> None:
     hidden, weight, bias, targets = case()
     wanted = [hidden, weight, *([bias] if with_bias else [])]
@@ -64,10 +64,11 @@ def test_without_gradients_nothing_is_kept_and_the_sum_is_the_same() -> None:
     assert without.grad_fn is None and torch.equal(with_gradient.detach(), without)
 
 
-def test_half_precision_is_summed_in_float32() -> None:
+@pytest.mark.parametrize("chunk", [4, None])
+def test_half_precision_is_summed_in_float32(chunk: int | None) -> None:
     hidden, weight, bias, targets = case(dtype=torch.bfloat16)
     expected, _ = plainly(hidden, weight, targets, bias=bias, scale=1.0, smoothing=0.1)
-    found, _ = linear_cross_entropy(hidden, weight, targets, bias=bias, smoothing=0.1, chunk=4)
+    found, _ = linear_cross_entropy(hidden, weight, targets, bias=bias, smoothing=0.1, chunk=chunk)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)
     theirs = torch.autograd.grad(expected, [hidden, weight, bias])
@@ -77,29 +78,32 @@ def test_half_precision_is_summed_in_float32() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_ignored_rows_may_hold_nan(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("chunk", [4, None])
+def test_ignored_rows_may_hold_nan(dtype: torch.dtype, chunk: int | None) -> None:
     hidden, weight, _, targets = case(dtype=dtype)
     broken = hidden.detach().clone()
     broken[targets == IGNORED] = float("nan")
     broken.requires_grad_()
-    total, _ = linear_cross_entropy(broken, weight, targets)
+    total, _ = linear_cross_entropy(broken, weight, targets, chunk=chunk)
     total.backward()
     assert broken.grad is not None and weight.grad is not None
     assert total.isfinite() and weight.grad.isfinite().all() and broken.grad.isfinite().all()
 
 
-def test_nothing_asked_is_zero() -> None:
+@pytest.mark.parametrize("chunk", [4, None])
+def test_nothing_asked_is_zero(chunk: int | None) -> None:
     hidden, weight, _, _ = case()
-    total, right = linear_cross_entropy(hidden, weight, torch.full((N,), IGNORED))
+    total, right = linear_cross_entropy(hidden, weight, torch.full((N,), IGNORED), chunk=chunk)
     total.backward()
     assert total.item() == 0 and right.item() == 0
     assert weight.grad is not None and not weight.grad.any()
 
 
-def test_large_logits_do_not_overflow() -> None:
+@pytest.mark.parametrize("chunk", [4, None])
+def test_large_logits_do_not_overflow(chunk: int | None) -> None:
     hidden, weight, _, targets = case(dtype=torch.float32)
     expected, _ = plainly(hidden * 1e3, weight, targets, bias=None, scale=1.0, smoothing=0.3)
-    found, _ = linear_cross_entropy(hidden * 1e3, weight, targets, smoothing=0.3)
+    found, _ = linear_cross_entropy(hidden * 1e3, weight, targets, smoothing=0.3, chunk=chunk)
     torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recipes.fetch import alike, fashion, packages, sentiment, verses
+from recipes.fetch import alike, chapters, fashion, packages, sentiment, verses
 
 
 def test_alike_texts_are_those_of_all_pairs() -> None:
@@ -118,3 +118,19 @@ def test_without_the_package_and_apt_the_sentence_names_the_package(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="Debian's package some-data"):
         packages.debian("some-data", "/usr/share/no-such-folder", tmp_path)
+
+
+def test_a_missing_verse_ends_a_paragraph(tmp_path: Path) -> None:
+    header = ("book", "source", "target", "reference")
+    rows = {"train": [("Gen", "A.", "-", "Gen.1.1"), ("Gen", "D.", "-", "Gen.1.5"), ("Gen", "E.", "-", "Gen.2.1")],
+            "validation": [("Gen", "C.", "-", "Gen.1.3")], "test": [("Gen", "B.", "-", "Gen.1.2")]}  # fmt: skip
+    for part, found in rows.items():
+        packages.write_tsv(tmp_path / "verses" / f"{part}.tsv", header, found)
+    assert chapters.make(tmp_path) == "2 chapters, 3 paragraphs in verses.txt"
+    written = (tmp_path / "verses.txt").read_text().split("\n\n")
+    assert sorted(paragraph.strip() for paragraph in written) == ["A. B. C.", "D.", "E."]
+
+
+def test_chapters_need_the_verses(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="fetch verses first"):
+        chapters.make(tmp_path)

@@ -15,7 +15,7 @@ from torch import Tensor
 ROOT = Path(__file__).parent.parent.parent
 
 
-def torchrun(arguments: Sequence[str], *, processes: int = 2, restarts: int = 0, seconds: int = 100) -> str:
+def torchrun(arguments: Sequence[str], *, processes: int = 2, restarts: int = 0, seconds: int = 300) -> str:
     """What it prints; an error that names its last lines where it fails or takes too long."""
     call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     call += ["--max-restarts", str(restarts), "--monitor-interval", "0.1", *arguments]

@@ -13,6 +13,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.presets.sized import sized_masked
 from headway.train.objectives.masked import masked
 from headway.train.tasks.common import Say, encoder_of, model_of, special_of, spooled, start_of, tokenizer_of
+from headway.train.tasks.mimetic import look_alike
 from headway.train.work import Place, Work
 
 
@@ -42,6 +43,8 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     objective = partial(masked, names=tuple(config.objectives))
     say(f"{len(train):,} examples, {0 if validation is None else len(validation):,} held out")
     model = model_of(config, wanted, start, say)
+    if start is None and config.model.alike:
+        look_alike(model, config.model.alike, seed=config.seed)
     return Work(config, model, objective, train, validation, tokenizer, dict(config.objectives))
 
 
