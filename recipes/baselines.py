@@ -43,7 +43,7 @@ def sentiment(run: Path) -> None:
 
     def show(what: str, found: np.ndarray) -> None:
         table = confusion(right, found, classes=len(names))
-        print(f"{what:50} accuracy {accuracy(table):.1%}   macro-F1 {macro_f1(table):.1%}", flush=True)
+        print(f"{what:57} accuracy {accuracy(table):.1%}   macro-F1 {macro_f1(table):.1%}", flush=True)
 
     most = np.bincount([number[sample.label] for sample in train]).argmax()
     show("the most frequent class", np.full(len(right), most))

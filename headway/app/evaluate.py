@@ -13,6 +13,7 @@ import torch
 from headway.app.settings import read
 from headway.config.train import DataConfig
 from headway.data.batch import Batch, Examples
+from headway.data.learn import literal
 from headway.data.tokenizer import Tokenizer
 from headway.hub import target
 from headway.hub.load import Loaded
@@ -103,7 +104,8 @@ def evaluate(loaded: Loaded, task: str, asked: Asked, progress: Progress) -> Eva
 def tokenizer_of(loaded: Loaded) -> Tokenizer:
     if loaded.tokenizer is None:
         raise ValueError(f"{loaded.receipt.path} has no tokenizer (tokenizer.json), so it cannot read text")
-    return loaded.tokenizer
+    # Data is read as it was in training: whoever writes "<|end|>" in a text means these letters.
+    return literal(loaded.tokenizer)
 
 
 def batches(examples: Examples, size: int, progress: Callable[[int, int], None]) -> Iterator[tuple[np.ndarray, Batch]]:

@@ -15,7 +15,7 @@ PROMPT = 16  # tokens of a held-out text to go on from
 TOKENS = 120  # that are written
 
 
-def samples(work: Work, row: dict[str, float]) -> Iterator[dict[str, Any]]:
+def samples(work: Work, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A few texts after a validation, the same prompts each time; nothing for models that write none.
 
     Where translations are to be scored, their chrF and BLEU go into the row.

@@ -68,8 +68,15 @@ def _variables(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in environment.items():
         if name.startswith(PREFIX):
-            nested: Any = yaml.safe_load(value)
+            nested: Any = _value(name, value)
             for part in reversed(name.removeprefix(PREFIX).lower().split("__")):
                 nested = {part: nested}
             found = merged(found, nested)
     return found
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ValueError(f"{name}={text!r} cannot be read: put quotes around it") from None

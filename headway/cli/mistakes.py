@@ -19,7 +19,7 @@ UNREAD = 141  # 128 + SIGPIPE: whoever read our output has left
 PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 # And of the others, those that its place brings about: a full disk, a file system that takes no files.
-PLACES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+PLACES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:

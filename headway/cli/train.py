@@ -64,14 +64,8 @@ def train(
     _check(data)
     if data:
         given = merged(given, {"data": {"train": list(data)}})
-    place = out
-    if resume:
-        from headway.app.settings import read
-
-        place = _place(out)
-        resolved = resolve(merged(read(_saved(place)), given), file=None)
-    else:
-        resolved = resolve(given, file=config)
+    place = _place(out, config) if resume else out
+    resolved = resolve(given, file=_saved(place) if resume and place is not None else config)
     if not resolved.data.train:
         raise ValueError("there is nothing to train on: name a file, a folder, or a source such as python")
     if print_config:
@@ -105,9 +99,11 @@ def _check(data: tuple[str, ...]) -> None:
             raise ValueError(f"there is no option {name!r}{hint}")
 
 
-def _place(out: Path | None) -> Path:
+def _place(out: Path | None, config: Path | None) -> Path:
     if out is None:
         raise ValueError("--resume goes on with a run: name its directory with --out")
+    if config is not None:
+        raise ValueError(f"--resume goes on with the settings of {out}: leave --config {config} out")
     return out
 
 

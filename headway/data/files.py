@@ -1,6 +1,7 @@
 """Small files of a model's directory."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,5 +23,7 @@ def read_optional(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """JSON that people may read too."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    """JSON that people may read too; whole, or the file stays as it was."""
+    made = path.with_name(f".{path.name}.new")
+    made.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(made, path)

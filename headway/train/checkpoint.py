@@ -222,3 +222,10 @@ def prune(directory: Path, keep: int, best: Path | None = None) -> None:
     for place in places(directory)[keep:]:
         if best is None or place.name != best.name:
             discard(place)
+
+
+def forget_after(directory: Path, place: Path) -> None:
+    """Remove checkpoints of later steps than this one's: a run that goes on from it writes them again."""
+    for later in places(directory):
+        if int(later.name[5:]) > int(place.name[5:]):
+            discard(later)

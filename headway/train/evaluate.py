@@ -17,9 +17,8 @@ def evaluate(
 
     What is random in an example is drawn from its number, so that every evaluation asks the same.
     """
-    rows = _sorted(examples)
+    rows = _sorted(examples, batch * limit or len(examples))
     parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
-    parts = parts[:limit] if limit else parts
     sums: dict[str, float] = {}
     # All processes take the same number of turns, as sharded weights travel in each; a turn too many is not counted.
     for first in range(0, len(parts), world.data_size):
@@ -35,9 +34,10 @@ def evaluate(
     return losses, shares
 
 
-def _sorted(examples: Examples) -> np.ndarray:
-    """Rows of similar size beside one another, so that little is padded."""
-    return np.arange(len(examples)) if examples.sizes is None else np.argsort(examples.sizes, kind="stable")
+def _sorted(examples: Examples, most: int) -> np.ndarray:
+    """Rows, evenly spread where there are too many; similar sizes beside one another, so that little is padded."""
+    rows = np.unique(np.linspace(0, len(examples) - 1, min(most, len(examples))).astype(np.int64))
+    return rows if examples.sizes is None else rows[np.argsort(examples.sizes[rows], kind="stable")]
 
 
 def _sums(module: nn.Module, examples: Examples, rows: np.ndarray, world: World) -> dict[str, float]:

@@ -19,10 +19,11 @@ class Learner(nn.Module):
     def __init__(self, model: nn.Module, objective: Objective, *, smoothing: float = 0.0) -> None:
         super().__init__()
         self.model = model
-        self._objective = partial(objective, smoothing=smoothing)
+        self._objective, self._smoothing = objective, smoothing
 
     def forward(self, inputs: dict[str, Tensor]) -> Found:
-        return self._objective(self.model, inputs)
+        # Labels are smoothed to learn from, and plain to measure with.
+        return self._objective(self.model, inputs, smoothing=self._smoothing if self.training else 0.0)
 
 
 def forget_activations(model: nn.Module) -> None:

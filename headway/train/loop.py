@@ -51,7 +51,12 @@ class Run:
             yield f"{self.place.path} has no checkpoint yet: it begins again from the first step"
             return
         self.training.load(found.path)
+        if self.world.first:
+            # Damaged ones that are newer would be taken for the newest when old ones are removed.
+            checkpoint.forget_after(self.place.checkpoints, found.path)
         yield f"goes on after step {self.training.facts.step:,}, from {found.path.name}"
+        if self.training.facts.data != self.training.work.identity:
+            yield "not the run that was saved: its data or tokenizer has changed since"
 
     def events(self) -> Iterator[Event]:
         """Until the last step, a signal, an early end or a loss that is no number.
@@ -85,13 +90,16 @@ class _Loop:
     def steps(self) -> Iterator[Event]:
         facts, c = self.training.facts, self.config
         since, before = time.perf_counter(), facts.seconds
+        if self._patience_is_over():
+            yield from self._ended("early")
+            return
         for batches in self.feed.steps(facts.step, c.steps):
             taken = self.training.learn(batches, factor_at(c.schedule, facts.step, c.steps))
             if not math.isfinite(taken.norm):
                 yield from self._diverged(broken(taken.losses, taken.norm, self.training.learner.model), last=True)
                 return
             facts.step += 1
-            facts.tokens += self._tokens(batches)
+            facts.tokens += int(self.training.world.sum([float(self._tokens(batches))])[0])
             facts.seconds = before + time.perf_counter() - since
             yield from self._logged(taken)
             if self.training.watch.climbs(taken.loss):
@@ -107,13 +115,12 @@ class _Loop:
     def _logged(self, taken: Taken) -> Iterator[Event]:
         """A line of the log every few steps, of means since the line before."""
         facts, meter = self.training.facts, self.training.meter
-        meter.add({"steps": 1.0, "loss": taken.loss, "norm": taken.norm})
-        if len(taken.losses) > 1:
-            meter.add(taken.losses)
+        parts = {} if list(taken.losses) == ["loss"] else taken.losses
+        for name, value in {"loss": taken.loss, "norm": taken.norm, **parts}.items():
+            meter.add({name: value, f"{name}/count": 1.0})
         if facts.step % self.config.log_every == 0 or facts.step == self.config.steps:
             sums = meter.take()
-            steps = sums.pop("steps")
-            means = {name: value / steps for name, value in sums.items()}
+            means = {name: value / sums[f"{name}/count"] for name, value in sums.items() if "/" not in name}
             waited = {"waited": round(self.feed.waited, 4)}
             yield self._event("train", means | {"rate": taken.rate, "tokens": facts.tokens} | waited)
 

@@ -33,6 +33,7 @@ class Facts:
     waiting: int = 0  # evaluations since then
     tokens: int = 0
     seconds: float = 0.0
+    data: str = ""  # what stands for the data and the tokenizer
     meter: dict[str, float] = field(default_factory=dict)
     watch: dict[str, Any] = field(default_factory=dict)
 
@@ -52,7 +53,7 @@ class Training:
 
     def __init__(self, work: Work, world: World) -> None:
         c = work.config
-        self.work, self.world, self.facts = work, world, Facts()
+        self.work, self.world, self.facts = work, world, Facts(data=work.identity)
         self.meter, self.watch = Meter(), Watch()
         model = work.model.to(world.device, getattr(torch, c.dtype)).train()
         if c.checkpointing:
@@ -82,7 +83,8 @@ class Training:
         return self._step(self.world.sums(sums), counts, factor)
 
     def _step(self, sums: dict[str, float], counts: dict[str, float], factor: float) -> Taken:
-        losses = {name: sums[name] / max(counts[name], 1.0) for name in sums}
+        # What nobody was asked in this step has no loss, and not a loss of 0.
+        losses = {name: sums[name] / counts[name] for name in sums if counts[name]}
         loss = sum(self.work.weights.get(name, 1.0) * value for name, value in losses.items())
         # Processes that share their gradients cannot tell 0 from none, and one alone must not differ from them.
         for parameter in self.learner.parameters():

@@ -26,6 +26,7 @@ class Work:
     validation: Examples | None = None
     tokenizer: Tokenizer | None = None
     weights: dict[str, float] = field(default_factory=dict)  # of each loss; 1 where nothing is said
+    identity: str = ""  # of the data and the tokenizer: a resumed run says where it has changed
     measures: Callable[[dict[str, float]], dict[str, float]] = no_measures  # what else a validation's losses say
 
 

@@ -89,7 +89,8 @@ def test_a_classifier_of_texts_and_one_that_starts_from_another(tmp_path, labell
     trained(capsys, labelled, *QUICK, "--task", "classify", "--tokenizer.vocabulary", "300", "--out", run)
     assert "accuracy" in lines(run, "validation")[0]
     assert main(["classify", str(run / "model"), str(labelled)]) == 0
-    trained(capsys, labelled, *QUICK, "--task", "classify", "--model.start", run, "--out", again)
+    rest = QUICK[QUICK.index("--steps") :]  # sizes are those of the start
+    trained(capsys, labelled, *rest, "--task", "classify", "--model.start", run, "--out", again)
     ours, theirs = (headway.load(place / "model").model.config for place in (run, again))
     assert ours == theirs
 
@@ -99,8 +100,9 @@ def test_pairs_of_texts(tmp_path, capsys, architecture):
     chance, file, run = random.Random(3), tmp_path / "pairs.tsv", tmp_path / "run"
     rows = [(text := sentence(chance, 4)) + "\t" + text[::-1] for _ in range(40)]
     file.write_text("source\ttarget\n" + "\n".join(rows) + "\n")
+    sizes = QUICK if architecture == "transformer" else ["--model.width", "16", *QUICK[QUICK.index("--steps") :]]
     place = trained(
-        capsys, file, *QUICK, "--task", "seq2seq", "--model.architecture", architecture, "--out", run,
+        capsys, file, *sizes, "--task", "seq2seq", "--model.architecture", architecture, "--out", run,
         "--tokenizer.kind", "character",
     )  # fmt: skip
     assert "wanted" in lines(run, "sample")[0]

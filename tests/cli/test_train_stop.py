@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from headway.cli import main
 
@@ -69,13 +71,40 @@ def test_a_stopped_run_goes_on_to_the_same_weights(text, straight, tmp_path, num
     _, said = resumed.communicate(timeout=120)
     assert resumed.returncode == 0 and "goes on after step" in said
     assert tensors(run) == tensors(straight)
-    assert (run / "model" / "model.safetensors").read_bytes() == (straight / "model" / "model.safetensors").read_bytes()
+    ours, theirs = (load_file(place / "model" / "model.safetensors") for place in (run, straight))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     ours, theirs = (
         [(row["kind"], row["step"], row.get("loss")) for row in map(json.loads, (place / "metrics.jsonl").open())
          if row["kind"] in ("train", "validation")]
         for place in (run, straight)
     )  # fmt: skip
     assert ours == theirs
+
+
+def test_a_mistake_costs_no_run(text, tmp_path, capsys):
+    """Neither one that was to be overwritten, nor one that was to be resumed."""
+    run, small = tmp_path / "run", [*SETTINGS, "--out", str(tmp_path / "run")]
+    small[small.index("--steps") + 1] = "4"
+    assert main(["train", str(text), *small]) == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert main(["train", "nowhere.txt", *small, "--overwrite"]) == 2
+    assert main(["train", str(text), *small, "--resume", "--model.hidden", "48"]) == 2
+    assert main(["train", "--out", str(run), "--resume", "--config", "x.yaml"]) == 2
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert main(["train", "--out", str(run), "--resume", "--steps", "6"]) == 0
+    assert not list(tmp_path.glob(".run*"))
+
+
+def test_changed_data_is_said(tmp_path, capsys):
+    file, run = tmp_path / "book.txt", tmp_path / "run"
+    file.write_text("A book of few words.\n" * 300)
+    small = [*SETTINGS, "--out", str(run)]
+    small[small.index("--steps") + 1] = "4"
+    assert main(["train", str(file), *small]) == 0
+    file.write_text("Another book of some words.\n" * 300)
+    capsys.readouterr()
+    assert main(["train", "--out", str(run), "--resume", "--steps", "5"]) == 0
+    assert "its data or tokenizer has changed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -100,6 +129,9 @@ def test_a_stopped_run_goes_on_to_the_same_weights(text, straight, tmp_path, num
         (["book.txt", "--model.architecture", "vit"], "vit"),
         (["book.txt", "--out", "taken"], "taken is not empty"),
         (["book.txt", "--out", "taken", "--overwrite"], "taken holds no run"),
+        (["book.txt", "--model.preset", "gpt2", "--model.layers", "3"], "leave model.layers out"),
+        (["book.txt", "--data.augment", "flip"], "data.augment is for the task images"),
+        (["book.txt", "--patience", "3", "--data.held", "0"], "patience 3 needs held-out data"),
         ([], "nothing to train on"),
     ],
 )

@@ -6,14 +6,23 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from headway.config.train import OptimConfig
 from headway.data.batch import Batch
+from headway.data.order import Order
+from headway.train.evaluate import evaluate
+from headway.train.feed import Feed
 from headway.train.found import Found
+from headway.train.learner import Learner
+from headway.train.loop import Run
 from headway.train.objectives.language import language
-from tests.train.small import Counting, config, events, run, same
+from headway.train.training import Training
+from headway.train.work import Place
+from headway.train.world import World
+from tests.train.small import Counting, config, events, run, same, work
 
 
 def rows(path: Path, kind: str) -> list[dict]:
@@ -53,16 +62,11 @@ def test_another_seed_is_another_run(tmp_path):
 
 
 def test_parts_of_a_batch_add_up(tmp_path):
-    from headway.data.order import Order
-    from headway.train.feed import Feed
-    from headway.train.training import Training
-    from headway.train.world import World
-    from tests.train.small import work as made
 
     losses = []
     for parts in (1, 2, 6):
         settings = config(accumulate=parts)
-        job = made(settings)
+        job = work(settings)
         for part in job.model.modules():
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
@@ -130,10 +134,6 @@ def test_patience(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_stops(tmp_path, number):
     tmp_path.mkdir(exist_ok=True)
-    from headway.train.loop import Run
-    from headway.train.work import Place
-    from headway.train.world import World
-    from tests.train.small import work
 
     before = signal.getsignal(number)
     for event in Run(work(config()), Place(tmp_path), World()).events():
@@ -157,9 +157,53 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(tmp_path):
     assert same(resumed, run(tmp_path / "straight", config()))
 
 
+def test_a_damaged_newest_checkpoint_is_not_kept_instead_of_good_ones(tmp_path):
+    settings = config(steps=8, save_every=4, keep=2)
+    run(tmp_path, settings, validation=None)
+    (tmp_path / "checkpoints" / "step-00000008" / "manifest.json").write_text("{}")
+    run(tmp_path, config(steps=6, save_every=1, keep=1), resume=True, validation=None)
+    again = run(tmp_path, config(steps=7, save_every=1, keep=1), resume=True, validation=None)
+    assert any("goes on after step 6" in note for note in again.notes)
+
+
+def test_patience_that_is_over_stays_over(tmp_path):
+    settings = config(steps=50, evaluate_every=1, patience=1, optim=OptimConfig(rate=1e-9))
+    first = events(tmp_path, settings)[-1].row
+    assert first["reason"] == "early"
+    again = list(Run(work(settings), Place(tmp_path), World(), resume=True).events())
+    assert [event.kind for event in again] == ["end"] and again[0].row["step"] == first["step"]
+
+
+def test_a_part_of_the_validation_data_is_spread_over_all_of_it():
+    class Sized(Counting):
+        sizes = np.arange(100)[::-1].copy()
+
+        def batch(self, rows, keys):
+            seen.extend(rows.tolist())
+            return super().batch(rows, keys)
+
+    seen: list[int] = []
+    job = work(config())
+    evaluate(Learner(job.model, language).eval(), Sized(100), batch=5, world=World(), limit=2)
+    assert len(seen) == 10 and min(seen) == 0 and max(seen) == 99
+
+
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
     with pytest.raises(ValueError, match="batch 6 cannot be shared"):
         run(tmp_path, config(accumulate=4))
+
+
+def test_labels_are_smoothed_to_learn_from_and_plain_to_measure_with():
+
+    job = work(config())
+    batch = job.train.batch(np.arange(3), np.arange(3)).inputs
+    plain, smooth = Learner(job.model, language), Learner(job.model, language, smoothing=0.3)
+    for learner in (plain, smooth):
+        learner.eval()
+    assert plain(batch).losses["loss"] == smooth(batch).losses["loss"]
+    job.model.train(False)
+    smooth.training = True
+    assert plain(batch).losses["loss"] != smooth(batch).losses["loss"]
 
 
 def test_only_the_last_and_the_best_are_kept(tmp_path):

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,31 @@ from headway.train.work import Place
 Say = Callable[[str], None]
 
 
+# Which kinds of models a task starts from.
+KINDS: dict[str, tuple[str, ...]] = {
+    "language": ("language",), "masked": ("masked", "sentence"), "classify": ("masked", "sentence"),
+    "seq2seq": ("seq2seq", "recurrent"), "images": ("vision", "davit"), "embed": ("masked", "sentence"),
+}  # fmt: skip
+
+
 def start_of(config: TrainConfig) -> Loaded | None:
     """The model to start from, where one is named: a directory, or a run with its `model` folder."""
     if config.model.start is None:
         return None
     path = Path(os.path.expanduser(config.model.start))
     inner = path / "model"
-    return load(inner if (inner / "config.json").is_file() else path, dtype="float32")
+    found = load(inner if (inner / "config.json").is_file() else path, dtype="float32")
+    kind = found.model.config.kind
+    if kind not in KINDS[config.task]:
+        wanted = " or ".join(KINDS[config.task])
+        raise ValueError(f"the task {config.task} starts from a {wanted} model, and {path} holds a {kind} model")
+    return found
 
 
 def encoder_of(start: Loaded | None) -> Loaded | None:
-    """The same for a task that trains a BERT: of a sentence encoder, the BERT in it."""
+    """Of a sentence encoder, the BERT in it."""
     if start is None or start.model.config.kind == "masked":
         return start
-    if start.model.config.kind != "sentence":
-        raise ValueError(f"this task starts from a masked-word model, and {start.receipt.path} holds a "
-                         f"{start.model.config.kind} model")  # fmt: skip
     return start._replace(model=start.model.encoder)
 
 
@@ -59,8 +68,14 @@ def tokenizer_of(
         if config.tokenizer.path is None:
             say(f"learns a {config.tokenizer.kind} tokenizer")
         found = learn(texts(), config.tokenizer, task=config.task)
+    if start is not None and found.size > (known := _vocabulary(start.model.config)):
+        raise ValueError(f"the tokenizer has {found.size} tokens, and {config.model.start} knows {known}")
     _save_whole(found, place.tokenizer)
     return literal(found)
+
+
+def _vocabulary(config: Any) -> int:
+    return config.encoder.vocabulary if config.kind == "sentence" else config.vocabulary
 
 
 def _save_whole(tokenizer: Tokenizer, target: Path) -> None:
@@ -84,6 +99,14 @@ def model_of(config: TrainConfig, wanted: Frozen, start: Loaded | None, say: Say
     model = fresh(wanted, seed=config.seed, std=config.model.std)
     if start is not None:
         take_over(model, start.model, say)
+    return with_dropout(model, config)
+
+
+def with_dropout(model: Any, config: TrainConfig) -> Any:
+    """The model with the dropout of this run, where one is chosen: weights do not depend on it."""
+    for part in model.modules():
+        if isinstance(part, nn.Dropout) and config.model.dropout is not None:
+            part.p = config.model.dropout
     return model
 
 
@@ -114,11 +137,3 @@ def spooled(data: DataConfig, place: Place) -> DataConfig:
             shutil.copyfileobj(sys.stdin.buffer, file)
         part.replace(kept)
     return data.model_copy(update={"train": tuple(str(kept) if one == "-" else one for one in data.train)})
-
-
-def held_out(items: Sequence[Any], share: float, what: str) -> tuple[list[Any], list[Any]]:
-    """The items, and of them the last share."""
-    keep = len(items) - round(len(items) * share)
-    if share and keep == len(items):
-        raise ValueError(f"{len(items)} {what} are too few to hold {share:.0%} of them out: give data.validation")
-    return list(items[:keep]), list(items[keep:])

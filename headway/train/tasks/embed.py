@@ -1,16 +1,18 @@
 """Sentence vectors from pairs of texts that mean the same, the rest of a batch being negatives."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from headway.config.sentence import SentenceConfig
 from headway.config.train import TrainConfig
 from headway.data.contrast import Contrast, Twin
+from headway.data.labelled import Sample, hold_out
 from headway.data.source import records
 from headway.models import fresh
 from headway.models.sentence import SentenceEncoder
 from headway.presets.sized import sized_masked
 from headway.train.objectives.embed import embed
-from headway.train.tasks.common import Say, held_out, special_of, spooled, start_of, take_over, tokenizer_of
+from headway.train.tasks.common import Say, special_of, spooled, start_of, take_over, tokenizer_of, with_dropout
 from headway.train.work import Place, Work
 
 
@@ -20,7 +22,8 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     if config.data.validation:
         held = _twins(config, config.data.validation)
     elif config.data.held:
-        twins, held = held_out(twins, config.data.held, "pairs")
+        sides = hold_out([Sample(one.where, one.first, "", one.second) for one in twins], config.data.held)
+        twins, held = ([Twin(one.where, one.text, one.second or "") for one in side] for side in sides)
     start = start_of(config)
     tokenizer = tokenizer_of(
         config, place, start, lambda: (text for twin in twins for text in (twin.first, twin.second)), say
@@ -37,11 +40,11 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
         model = fresh(SentenceConfig(encoder=encoder, limit=limit), seed=config.seed, std=config.model.std)
         if start is not None:
             take_over(model.encoder, start.model, say)
-    options = dict(limit=model.config.limit, tail=model.config.tail, prompt=model.config.prompt)
+    options: dict[str, Any] = dict(limit=model.config.limit, tail=model.config.tail, prompt=model.config.prompt)
     train = Contrast(twins, tokenizer, **options)
     validation = Contrast(held, tokenizer, **options) if held else None
     say(f"{len(train):,} pairs, {len(held):,} held out")
-    return Work(config, model, embed, train, validation, tokenizer)
+    return Work(config, with_dropout(model, config), embed, train, validation, tokenizer)
 
 
 def _twins(config: TrainConfig, places: Sequence[str]) -> list[Twin]:

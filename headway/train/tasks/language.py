@@ -31,10 +31,13 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
         if start is None
         else start.model.config
     )
-    examples = Packed(train, length) if config.data.packed else Windows(train, length)
-    held = None if validation is None else Windows(validation, length, shift=False)
-    # The first token of a view is context alone, and is never asked for.
-    rate = None if validation is None else validation.bytes / max(validation.total - 1, 1)
+    packed, held = config.data.packed, None
+    examples = Packed(train, length) if packed else Windows(train, length)
+    if validation is not None:
+        name = "the held-out data"
+        held = Packed(validation, length, name=name) if packed else Windows(validation, length, shift=False, name=name)
+    # The first token of a view is context alone, and is never asked for; in packed documents that holds for each.
+    rate = None if validation is None or packed else validation.bytes / max(validation.total - 1, 1)
     return Work(
         config, model_of(config, wanted, start, say), language, examples, held, tokenizer,
         measures=lambda row: {"perplexity": math.exp(min(row["loss"], 700.0)), **_bits(row["loss"], rate)},

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from headway.config.train import TrainConfig
 from headway.data.chunks import Document
@@ -20,16 +21,16 @@ from headway.train.work import Place, Work
 def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     config = config.model_copy(update={"data": spooled(config.data, place)})
     start = encoder_of(start_of(config))
-    tokenizer = tokenizer_of(config, place, start, lambda: _texts(config, config.data.train), say)
+    tokenizer = tokenizer_of(config, place, start, lambda: _learnt_from(config), say)
     length = config.length if start is None else min(config.length, start.model.config.length)
     text, held_text = _sentences(config, tokenizer)
     pairs, held_pairs = _inference(config, tokenizer, length)
-    options = dict(length=length, weights=config.objectives)
+    options: dict[str, Any] = dict(length=length, weights=config.objectives)
     train = MaskedText(text, tokenizer, pairs=pairs, **options)
     held = held_text is not None or held_pairs is not None
     validation = MaskedText(held_text, tokenizer, pairs=held_pairs, **options) if held else None
     inference = () if pairs is None else pairs.labels
-    heads = dict(
+    heads: dict[str, Any] = dict(
         words="words" in config.objectives, adjacent="adjacent" in config.objectives, special=special_of(tokenizer),
         inverted="inverted" in config.objectives, inference=len(inference), inference_labels=inference,
     )  # fmt: skip
@@ -70,6 +71,17 @@ def _inference(config: TrainConfig, tokenizer: Tokenizer, length: int) -> tuple[
     train, held = hold_out(samples, d.held) if d.held else (samples, [])
     made = [Labelled(some, tokenizer, length=length, labels=labels, cut=d.cut) for some in (train, held) if some]
     return made[0], made[1] if len(made) > 1 else None
+
+
+def _learnt_from(config: TrainConfig) -> Iterator[str]:
+    """The text; of labelled pairs alone, theirs."""
+    if set(config.objectives) != {"inference"}:
+        yield from _texts(config, config.data.train)
+    else:
+        for one in records(
+            config.data.pairs, columns=(config.data.first, config.data.second), format=config.data.format
+        ):
+            yield from one.fields.values()
 
 
 def _texts(config: TrainConfig, places: Sequence[str]) -> Iterator[str]:

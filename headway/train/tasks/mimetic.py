@@ -16,13 +16,15 @@ PLACES, BASE = 1.6, 100.0  # of the sinusoids: their size beside the words', and
 
 @torch.no_grad()
 def look_alike(model: Masked, strength: float, *, seed: int) -> None:
-    """Change the queries, keys and positions of a fresh model in place."""
+    """Change positions, queries and keys of a fresh model in place, but not the last layer's heads.
+
+    There the first token gathers what the heads on sentences read, and it would see little but itself.
+    """
     generator = torch.Generator().manual_seed(seed)
-    for part in model.modules():
-        if isinstance(part, Attention) and part.query.weight.shape == part.key.weight.shape:
-            narrow, width = part.config.head_width, part.config.width
-            part.query.weight.normal_(0.0, (strength / width) ** 0.5 * narrow**-0.25, generator=generator)
-            part.key.weight.copy_(part.query.weight)
+    for part in [part for part in model.modules() if isinstance(part, Attention)][:-1]:
+        narrow, width = part.config.head_width, part.config.width
+        part.query.weight.normal_(0.0, (strength / width) ** 0.5 * narrow**-0.25, generator=generator)
+        part.key.weight.copy_(part.query.weight)
     places = model.positions.weight
     length, width = places.shape
     turns = torch.arange(length)[:, None] * BASE ** (-torch.arange(0, width, 2) / width)
