@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]  # of what, done, of how many (0: nob
 # Kind of a model -> tasks that it can be asked; the first that it has a head for is asked where nobody says.
 TASKS = {
     "language": ("language",),
-    "masked": ("classify", "masked"),
+    "masked": ("classify", "masked", "inference"),
     "seq2seq": ("seq2seq",),
     "recurrent": ("seq2seq",),
     "vision": ("images",),
@@ -35,6 +35,7 @@ MEASURED = {
     "language": "headway.app.measure_text:language",
     "masked": "headway.app.measure_text:masked",
     "classify": "headway.app.measure_classes:classify",
+    "inference": "headway.app.measure_classes:inference",
     "images": "headway.app.measure_classes:images",
     "seq2seq": "headway.app.measure_pairs:seq2seq",
     "embed": "headway.app.measure_pairs:embed",
@@ -91,6 +92,8 @@ def task_of(config: Any, asked: str | None, path: Path) -> str:
 def _has_head(config: Any, task: str) -> bool:
     if task in ("classify", "images"):
         return bool(config.classes)
+    if task == "inference":
+        return bool(config.inference)
     return task != "masked" or config.words or config.adjacent or config.inverted
 
 

@@ -1,6 +1,7 @@
 """Classes: accuracy, macro-F1 and who was taken for whom, of texts or of pictures."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,22 @@ def classify(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
     length = min(asked.length or c.length, c.length)
     examples = Labelled(_samples(asked), tokenizer_of(loaded), length=length, labels=labels_of(c), cut=asked.data.cut)
     return _measured("classify", partial(_read, loaded.model), examples, labels_of(c), asked, progress)
+
+
+def inference(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
+    """What follows logically from what, in labelled pairs."""
+    c = loaded.model.config
+    labels = c.inference_labels or tuple(str(number) for number in range(c.inference))
+    length = min(asked.length or c.length, c.length)
+    data = asked.data.model_copy(update={"paired": True})
+    samples = _samples(replace(asked, data=data))
+    examples = Labelled(samples, tokenizer_of(loaded), length=length, labels=labels, cut=asked.data.cut)
+    return _measured("inference", partial(_followed, loaded.model), examples, labels, asked, progress)
+
+
+def _followed(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    keep = inputs["keep"]
+    return model.inference(model.read(inputs["tokens"], keep=keep, types=inputs["types"]), keep)
 
 
 def _seen(model: Any, inputs: dict[str, Tensor]) -> Tensor:

@@ -13,6 +13,7 @@ from headway.data.strided import Strided
 from headway.hub.load import Loaded
 from headway.train.objectives.language import language as next_token
 from headway.train.objectives.masked import masked as hidden_words
+from headway.train.tasks.masked import whole
 
 WINDOW = 1024  # tokens of a window at most, where nobody says
 
@@ -50,7 +51,7 @@ def language(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
 def masked(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
     """Loss and accuracy of each question that the model has a head for; what is hidden is drawn from row numbers."""
     c, d, tokenizer = loaded.model.config, asked.data, tokenizer_of(loaded)
-    texts = (one.text for one in documents(d.train, format=d.format, column=d.text, document=d.document))
+    texts = whole(documents(d.train, format=d.format, column=d.text, document=d.document))
     sentences = Sentences.read(texts, tokenizer)
     names = [name for name in ("words", "adjacent", "inverted") if getattr(c, name)]
     measures: dict[str, float] = {}

@@ -14,7 +14,7 @@ def eval(
     directory: str,
     /,
     *data: Annotated[str, Parameter(allow_leading_hyphen=True)],  # `-` is one
-    task: Literal["language", "masked", "seq2seq", "classify", "images", "embed"] | None = None,
+    task: Literal["language", "masked", "seq2seq", "classify", "inference", "images", "embed"] | None = None,
     length: int | None = None,
     stride: int | None = None,
     batch: int = 32,

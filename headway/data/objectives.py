@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
+from headway.config.train import OBJECTIVES
 from headway.data import invert
 from headway.data.batch import IGNORED, Batch
 from headway.data.frame import Frame
@@ -23,7 +24,6 @@ from headway.data.ragged import kept, padded
 from headway.data.sentences import CONTENT, WORD, Sentences
 from headway.data.tokenizer import Tokenizer
 
-OBJECTIVES = ("words", "adjacent", "inverted", "inference")
 TRIES = 50  # at sentences, until one of them can be inverted
 Row = tuple[np.ndarray, np.ndarray, int]  # tokens, the sentence of each (0 or 1), label
 

@@ -74,6 +74,10 @@ def test_pretraining_with_all_four_objectives(tmp_path, text, capsys):
     assert {"words", "adjacent", "inverted", "inference", "words_accuracy", "inverted_accuracy"} <= found.keys()
     model, _, _ = headway.load(run / "model")
     assert model.config.inference_labels == ("no", "yes") and model.config.inverted
+    capsys.readouterr()
+    assert main(["eval", str(run), str(pairs), "--task", "inference", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert 0 <= measured["accuracy"] <= 1 and sum(map(sum, measured["confusion"])) == 40, measured
 
 
 @pytest.fixture
