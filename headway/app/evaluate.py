@@ -17,6 +17,7 @@ from headway.data.learn import literal
 from headway.data.tokenizer import Tokenizer
 from headway.hub import target
 from headway.hub.load import Loaded
+from headway.train.evaluate import by_size
 
 Progress = Callable[[str, int, int], None]  # of what, done, of how many (0: nobody knows)
 
@@ -113,7 +114,7 @@ def tokenizer_of(loaded: Loaded) -> Tokenizer:
 
 def batches(examples: Examples, size: int, progress: Callable[[int, int], None]) -> Iterator[tuple[np.ndarray, Batch]]:
     """All examples, similar sizes together, with their numbers; what is random in one is drawn from its number."""
-    order = np.arange(len(examples)) if examples.sizes is None else np.argsort(examples.sizes, kind="stable")
+    order = by_size(examples, len(examples))
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         yield rows, examples.batch(rows, rows.astype(np.int64))

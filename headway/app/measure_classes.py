@@ -1,7 +1,6 @@
 """Classes: accuracy, macro-F1 and who was taken for whom, of texts or of pictures."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,10 +12,9 @@ from headway.app.evaluate import Asked, Evaluation, Progress, batches, tokenizer
 from headway.config.base import sides
 from headway.data.album import read_album
 from headway.data.batch import Examples
-from headway.data.labelled import Labelled, Sample
+from headway.data.labelled import Labelled, samples_of
 from headway.data.measures import accuracy, confusion, macro_f1
 from headway.data.pictures import Pictures
-from headway.data.source import records
 from headway.hub.load import Loaded
 
 
@@ -36,7 +34,8 @@ def classify(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
             f"a classifier with outcome={c.outcome!r} gives no one class for each text: it is not measured"
         )
     length = min(asked.length or c.length, c.length)
-    examples = Labelled(_samples(asked), tokenizer_of(loaded), length=length, labels=labels_of(c), cut=asked.data.cut)
+    samples = samples_of(asked.data, asked.data.train, paired=asked.data.paired)
+    examples = Labelled(samples, tokenizer_of(loaded), length=length, labels=labels_of(c), cut=asked.data.cut)
     return _measured("classify", partial(_read, loaded.model), examples, labels_of(c), asked, progress)
 
 
@@ -45,8 +44,7 @@ def inference(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
     c = loaded.model.config
     labels = c.inference_labels or tuple(str(number) for number in range(c.inference))
     length = min(asked.length or c.length, c.length)
-    data = asked.data.model_copy(update={"paired": True})
-    samples = _samples(replace(asked, data=data))
+    samples = samples_of(asked.data, asked.data.train, paired=True)
     examples = Labelled(samples, tokenizer_of(loaded), length=length, labels=labels, cut=asked.data.cut)
     return _measured("inference", partial(_followed, loaded.model), examples, labels, asked, progress)
 
@@ -62,13 +60,6 @@ def _seen(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 def _read(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     return model(inputs["tokens"], keep=inputs["keep"], types=inputs["types"])
-
-
-def _samples(asked: Asked) -> Iterator[Sample]:
-    d = asked.data
-    texts = {"text": d.first, "second": d.second} if d.paired else {"text": d.text}
-    for one in records(d.train, columns={**texts, "label": d.label}, format=d.format):
-        yield Sample(one.where, one.fields["text"], one.fields["label"], one.fields.get("second"))
 
 
 def labels_of(config: Any) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from headway.app.evaluate import Asked, Evaluation, Progress, sums, tokenizer_of
 from headway.app.translate import Line, Translator
 from headway.data.contrast import Contrast, Twin
 from headway.data.measures import spearman
-from headway.data.pairs import Pairs
+from headway.data.pairs import Pairs, pairs_of
 from headway.data.source import Record, records
 from headway.hub.load import Loaded
 from headway.train.objectives.embed import embed as nearest
@@ -27,9 +27,7 @@ Triple = tuple[str, str, str]  # where, source, target
 def seq2seq(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
     """The loss of the references, and BLEU and chrF of what the model writes itself."""
     sacrebleu = _sacrebleu()
-    d = asked.data
-    found = records(d.train, columns={"source": d.source, "target": d.target}, format=d.format)
-    pairs = [(one.where, one.fields["source"], one.fields["target"]) for one in found]
+    pairs = list(pairs_of(asked.data, asked.data.train))
     measures, counts, notes = _predicted(loaded, asked, pairs, progress)
     written = _translated(loaded, asked, pairs, progress)
     scores, signatures = scored(sacrebleu, written, [target for _, _, target in pairs])

@@ -11,9 +11,8 @@ from pathlib import Path
 from headway import __version__
 from headway.app.settings import written
 from headway.app.together import first_alone
-from headway.app.whole import write_whole
 from headway.config.train import TrainConfig
-from headway.data.files import read_optional
+from headway.data.files import read_optional, write_whole
 from headway.train.machine import machine
 from headway.train.work import Place
 from headway.train.world import World

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headway.app import charts, sections
 from headway.app.run import Run, read_run
-from headway.app.whole import write_whole
+from headway.data.files import write_whole
 from headway.page import Section, page, paragraph
 
 FILE = "report.html"

@@ -7,8 +7,8 @@ from typing import Any
 
 from headway.app.charts import noisy
 from headway.app.run import Run, is_run, read_run
-from headway.app.whole import write_whole
 from headway.config.base import nearest
+from headway.data.files import write_whole
 from headway.page import (
     GENERATOR,
     Html,

@@ -15,7 +15,7 @@ from headway.app.samples import samples
 from headway.app.together import first_alone
 from headway.config.train import TrainConfig
 from headway.hub import save
-from headway.models import parameters
+from headway.models import fresh, parameters
 from headway.train import checkpoint
 from headway.train.feed import check_shares
 from headway.train.loop import Event, Run
@@ -111,15 +111,14 @@ def export(run: Run, work: Work, place: Place) -> None:
         except checkpoint.Damaged as error:
             _say(f"{error}; the last weights are exported instead of the best")
     with training.averaged():
-        weights = whole(training.learner.model)
+        weights = None if run.world.size == 1 else whole(training.learner.model)
         if run.world.first:
-            model = work.model if run.world.size == 1 else _filled(work, weights)
+            model = work.model if weights is None else _filled(work, weights)
             save(model.eval(), place.model, tokenizer=work.tokenizer, overwrite=place.model.exists())
 
 
 def _filled(work: Work, weights: dict[str, Any]) -> Any:
-    from headway.models import fresh
-
+    """A model in one piece, of weights that were put together."""
     model = fresh(work.model.config)
     model.load_state_dict(weights, strict=False)
     return model

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,27 @@ def read_optional(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: object) -> None:
     """JSON that people may read too; whole, or the file stays as it was."""
-    made = path.with_name(f".{path.name}.new")
-    made.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(made, path)
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write text beside the place and move it there; whoever reads meanwhile sees the old file."""
+    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(made, 0o666 & ~_mask())  # a temporary file is for its owner alone, a page is not
+        os.replace(made, path)
+    except BaseException:
+        Path(made).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _mask() -> int:
+    """The user's own mask; asking for it means to set it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

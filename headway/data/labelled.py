@@ -1,18 +1,21 @@
 """Texts with labels, perhaps in pairs: what a classifier learns from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
+from headway.config.train import DataConfig
 from headway.data.batch import Batch
 from headway.data.ragged import Ragged, kept, padded
+from headway.data.source import records
 from headway.data.tokenizer import Tokenizer
 
+T = TypeVar("T")
 _TURN = 4096  # texts that are encoded at once
 
 
@@ -24,6 +27,13 @@ class Sample:
     text: str
     label: str
     second: str | None = None
+
+
+def samples_of(data: DataConfig, places: Sequence[str], *, paired: bool) -> Iterator[Sample]:
+    """The labelled texts of the places, or with `paired` two texts a row, by the names of their columns."""
+    texts = {"text": data.first, "second": data.second} if paired else {"text": data.text}
+    for one in records(places, columns={**texts, "label": data.label}, format=data.format):
+        yield Sample(one.where, one.fields["text"], one.fields["label"], one.fields.get("second"))
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
@@ -40,11 +50,14 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)))
 
 
-def hold_out(samples: Sequence[Sample], share: float) -> tuple[list[Sample], list[Sample]]:
-    """(to learn from, held out), in the order given; equal texts stay on one side, whatever order they come in."""
-    digests = [_digest(sample) for sample in samples]
+def hold_out(samples: Sequence[T], share: float, *, said: Callable[[T], str] | None = None) -> tuple[list[T], list[T]]:
+    """(to learn from, held out), in the order given; equal texts stay on one side, whatever order they come in.
+
+    `said` is the text of one; where nobody says, of a Sample.
+    """
+    digests = [blake2b((said or _said)(sample).encode(), digest_size=8).digest() for sample in samples]
     limit = sorted(digests)[min(round(share * len(samples)), len(samples) - 1)] if samples else b""
-    sides: tuple[list[Sample], list[Sample]] = ([], [])
+    sides: tuple[list[T], list[T]] = ([], [])
     for sample, digest in zip(samples, digests, strict=True):
         sides[digest < limit].append(sample)
     if not all(sides):
@@ -120,5 +133,5 @@ def _encode(turn: Sequence[Sample], tokenizer: Tokenizer, length: int, cut: bool
     return found
 
 
-def _digest(sample: Sample) -> bytes:
-    return blake2b(f"{sample.text}\0{sample.second or ''}".encode(), digest_size=8).digest()
+def _said(sample: Any) -> str:
+    return f"{sample.text}\0{sample.second or ''}"

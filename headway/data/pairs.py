@@ -5,17 +5,19 @@ target   start y_1 … y_l             what the decoder reads
 targets  y_1 … y_l end               what it is to say at each place
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from headway.config.language import Special
+from headway.config.train import DataConfig
 from headway.data.batch import IGNORED, Batch
 from headway.data.files import read_json, write_json
 from headway.data.learn import literal
 from headway.data.ragged import Ragged, kept, padded
+from headway.data.source import records
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokens import opened
 
@@ -29,6 +31,12 @@ def special_of(tokenizer: Tokenizer) -> Special:
         raise ValueError("a tokenizer for pairs has a token for the end and one for padding, and this one has not")
     start = tokenizer.pad if tokenizer.begin is None else tokenizer.begin
     return Special(begin=tokenizer.begin, end=(tokenizer.end,), pad=tokenizer.pad, start=start)
+
+
+def pairs_of(data: DataConfig, places: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """(where, source, target) of every row of the places."""
+    for one in records(places, columns={"source": data.source, "target": data.target}, format=data.format):
+        yield one.where, one.fields["source"], one.fields["target"]
 
 
 class Pairs:

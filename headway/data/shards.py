@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from headway.data.chunks import Chunk, Document, chunks_of
-from headway.data.files import read_json
+from headway.data.files import read_json, write_whole
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokens import DOCUMENTS, MANIFEST, MARKS, Shards, opened, shard_name, tokenizer_hash
 
@@ -168,9 +168,4 @@ def _join(parts: list[np.ndarray], path: Path) -> None:
 
 
 def _say(place: Path, manifest: dict) -> None:
-    written = place / (MANIFEST + ".new")
-    with written.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(manifest, indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    written.replace(place / MANIFEST)
+    write_whole(place / MANIFEST, json.dumps(manifest, indent=2) + "\n")

@@ -17,7 +17,7 @@ def evaluate(
 
     What is random in an example is drawn from its number, so that every evaluation asks the same.
     """
-    rows = _sorted(examples, batch * limit or len(examples))
+    rows = by_size(examples, batch * limit or len(examples))
     parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
     sums: dict[str, float] = {}
     # All processes take the same number of turns, as sharded weights travel in each; a turn too many is not counted.
@@ -34,7 +34,7 @@ def evaluate(
     return losses, shares
 
 
-def _sorted(examples: Examples, most: int) -> np.ndarray:
+def by_size(examples: Examples, most: int) -> np.ndarray:
     """Rows, evenly spread where there are too many; similar sizes beside one another, so that little is padded."""
     rows = np.unique(np.linspace(0, len(examples) - 1, min(most, len(examples))).astype(np.int64))
     return rows if examples.sizes is None else rows[np.argsort(examples.sizes[rows], kind="stable")]

@@ -27,7 +27,7 @@ from headway.train.world import World
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened: train, validation, checkpoint, note, end; the row is as in metrics.jsonl."""
+    """Something that happened: train, validation, checkpoint, end; the row is as in metrics.jsonl."""
 
     kind: str
     row: dict[str, Any]
@@ -99,7 +99,7 @@ class _Loop:
                 yield from self._diverged(broken(taken.losses, taken.norm, self.training.learner.model), last=True)
                 return
             facts.step += 1
-            facts.tokens += int(self.training.world.sum([float(self._tokens(batches))])[0])
+            facts.tokens += taken.tokens
             facts.seconds = before + time.perf_counter() - since
             yield from self._logged(taken)
             if self.training.watch.climbs(taken.loss):
@@ -184,14 +184,6 @@ class _Loop:
     def _event(self, kind: str, row: dict[str, Any]) -> Event:
         facts = self.training.facts
         return Event(kind, {"step": facts.step, **row, "seconds": round(facts.seconds, 3)})
-
-    @staticmethod
-    def _tokens(batches: list[Any]) -> int:
-        """Tokens that were read, or images."""
-        read = ("tokens", "tokens_a", "tokens_b", "source", "target")
-        names = [[name for name in batch.inputs if name in read] for batch in batches]
-        counts = (sum(batch.inputs[name].numel() for name in some) for batch, some in zip(batches, names, strict=True))
-        return sum(count or sum(batch.counts.values()) for count, batch in zip(counts, batches, strict=True))
 
 
 def _row(work: Work, losses: dict[str, float], shares: dict[str, float]) -> dict[str, float]:

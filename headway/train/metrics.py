@@ -5,10 +5,11 @@ A run that goes on from a checkpoint takes out what came after it, so that no st
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from headway.data.files import write_whole
 
 FILE = "metrics.jsonl"
 
@@ -23,10 +24,7 @@ class Metrics:
         self._file = None if silent else self._begun(kept)
 
     def _begun(self, kept: list[str]) -> Any:
-        new = self.path.with_suffix(".new")
-        new.write_text("".join(kept), encoding="utf-8")
-        os.replace(new, self.path)
-        return self.path.open("a", encoding="utf-8")
+        return write_whole(self.path, "".join(kept)).open("a", encoding="utf-8")
 
     def write(self, kind: str, row: Mapping[str, Any]) -> None:
         if self._file is not None:

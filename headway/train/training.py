@@ -22,6 +22,9 @@ from headway.train.watch import Watch
 from headway.train.work import Place, Work
 from headway.train.world import World
 
+TOKENS = "/tokens"  # among counts of losses, whose names are words
+READ = ("tokens", "tokens_a", "tokens_b", "source", "target")
+
 
 @dataclass
 class Facts:
@@ -46,6 +49,7 @@ class Taken:
     loss: float  # weighted and added up
     norm: float
     rate: float
+    tokens: int  # that were read, or images
 
 
 class Training:
@@ -69,6 +73,7 @@ class Training:
     def learn(self, batches: list[Batch], factor: float) -> Taken:
         """One step; where its gradients are no numbers, it is not taken."""
         counts = self._counts(batches)
+        tokens = int(counts.pop(TOKENS))
         sums = dict.fromkeys(counts, 0.0)
         self.optimizer.zero()
         for part, batch in enumerate(batches):
@@ -80,9 +85,9 @@ class Training:
                 (total(found, self.work.weights, counts) * self.world.data_size).backward()
             for name, loss in found.losses.items():
                 sums[name] += float(loss.detach())
-        return self._step(self.world.sums(sums), counts, factor)
+        return self._step(self.world.sums(sums), counts, factor, tokens)
 
-    def _step(self, sums: dict[str, float], counts: dict[str, float], factor: float) -> Taken:
+    def _step(self, sums: dict[str, float], counts: dict[str, float], factor: float, tokens: int) -> Taken:
         # What nobody was asked in this step has no loss, and not a loss of 0.
         losses = {name: sums[name] / counts[name] for name in sums if counts[name]}
         loss = sum(self.work.weights.get(name, 1.0) * value for name, value in losses.items())
@@ -95,10 +100,11 @@ class Training:
             self.optimizer.step(factor)
             if self.average is not None:
                 self.average.update()
-        return Taken(losses, loss, norm, self.work.config.optim.rate * factor)
+        return Taken(losses, loss, norm, self.work.config.optim.rate * factor, tokens)
 
     def _counts(self, batches: list[Batch]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        """What each loss is a mean of, and the tokens that are read: all that processes tell each other beforehand."""
+        found = {TOKENS: float(sum(map(_read, batches)))}
         for batch in batches:
             for name, count in batch.counts.items():
                 found[name] = found.get(name, 0.0) + count
@@ -131,9 +137,16 @@ class Training:
         return target
 
     def load(self, source: Path) -> None:
-        found = checkpoint.load(source, self.tensors(), self.world)
+        """Go on from a checkpoint that `checkpoint.newest` has found whole: its files are not hashed again."""
+        found = checkpoint.load(source, self.tensors(), self.world, check=False)
         self.facts = Facts(**found["training"])
         self.meter, self.watch = Meter(self.facts.meter), Watch.of(self.facts.watch)
+
+
+def _read(batch: Batch) -> int:
+    """Tokens, or images."""
+    read = sum(batch.inputs[name].numel() for name in READ if name in batch.inputs)
+    return read or sum(batch.counts.values())
 
 
 def _mixed(*numbers: int) -> int:

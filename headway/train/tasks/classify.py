@@ -1,11 +1,9 @@
 """Classes of texts, or of pairs of texts, by a BERT."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from headway.config.train import TrainConfig
-from headway.data.labelled import Labelled, Sample, hold_out, label_names
-from headway.data.source import records
+from headway.data.labelled import Labelled, hold_out, label_names, samples_of
 from headway.presets.sized import sized_masked
 from headway.train.objectives.classify import classify
 from headway.train.tasks.common import Say, encoder_of, model_of, special_of, spooled, start_of, tokenizer_of
@@ -14,12 +12,13 @@ from headway.train.work import Place, Work
 
 def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     config = config.model_copy(update={"data": spooled(config.data, place)})
-    samples, held = samples_of(config, config.data.train), None
+    d = config.data
+    samples, held = list(samples_of(d, d.train, paired=d.paired)), None
     label_names(sample.label for sample in samples)  # one class alone is said before anything else
-    if config.data.validation:
-        held = samples_of(config, config.data.validation)
-    elif config.data.held:
-        samples, held = hold_out(samples, config.data.held)
+    if d.validation:
+        held = list(samples_of(d, d.validation, paired=d.paired))
+    elif d.held:
+        samples, held = hold_out(samples, d.held)
     labels = label_names(sample.label for sample in samples)
     start = encoder_of(start_of(config))
     texts = [text for sample in samples for text in (sample.text, sample.second) if text is not None]
@@ -37,11 +36,3 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     validation = None if held is None else Labelled(held, tokenizer, **options)
     say(f"{len(train):,} texts of {len(labels)} classes, {0 if held is None else len(held):,} held out")
     return Work(config, model_of(config, wanted, start, say), classify, train, validation, tokenizer)
-
-
-def samples_of(config: TrainConfig, places: Sequence[str]) -> list[Sample]:
-    """The labelled texts of the places."""
-    d = config.data
-    texts = {"text": d.first, "second": d.second} if d.paired else {"text": d.text}
-    found = records(places, columns={**texts, "label": d.label}, format=d.format)
-    return [Sample(one.where, one.fields["text"], one.fields["label"], one.fields.get("second")) for one in found]

@@ -88,10 +88,10 @@ def _save_whole(tokenizer: Tokenizer, target: Path) -> None:
         whole.replace(target)
 
 
-def special_of(tokenizer: Tokenizer, *, start: int | None = None) -> Special:
+def special_of(tokenizer: Tokenizer) -> Special:
     """The tokenizer's tokens with a meaning of their own, as a model's configuration has them."""
     end = () if tokenizer.end is None else (tokenizer.end,)
-    return Special(begin=tokenizer.begin, end=end, pad=tokenizer.pad, start=start)
+    return Special(begin=tokenizer.begin, end=end, pad=tokenizer.pad)
 
 
 def model_of(config: TrainConfig, wanted: Frozen, start: Loaded | None, say: Say) -> Any:

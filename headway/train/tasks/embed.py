@@ -6,7 +6,7 @@ from typing import Any
 from headway.config.sentence import SentenceConfig
 from headway.config.train import TrainConfig
 from headway.data.contrast import Contrast, Twin
-from headway.data.labelled import Sample, hold_out
+from headway.data.labelled import hold_out
 from headway.data.source import records
 from headway.models import fresh
 from headway.models.sentence import SentenceEncoder
@@ -22,8 +22,7 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     if config.data.validation:
         held = _twins(config, config.data.validation)
     elif config.data.held:
-        sides = hold_out([Sample(one.where, one.first, "", one.second) for one in twins], config.data.held)
-        twins, held = ([Twin(one.where, one.text, one.second or "") for one in side] for side in sides)
+        twins, held = hold_out(twins, config.data.held, said=lambda twin: f"{twin.first}\0{twin.second}")
     start = start_of(config)
     tokenizer = tokenizer_of(
         config, place, start, lambda: (text for twin in twins for text in (twin.first, twin.second)), say

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.config.train import TrainConfig
 from headway.data.chunks import Document
-from headway.data.labelled import Labelled, Sample, hold_out, label_names
+from headway.data.labelled import Labelled, hold_out, label_names, samples_of
 from headway.data.objectives import MaskedText
 from headway.data.sentences import Sentences
 from headway.data.source import documents, records
@@ -65,8 +65,7 @@ def _inference(config: TrainConfig, tokenizer: Tokenizer, length: int) -> tuple[
     d = config.data
     if not d.pairs:
         raise ValueError("the objective inference learns from labelled pairs: name their file with data.pairs")
-    found = records(d.pairs, columns={"text": d.first, "second": d.second, "label": d.label}, format=d.format)
-    samples = [Sample(one.where, one.fields["text"], one.fields["label"], one.fields["second"]) for one in found]
+    samples = list(samples_of(d, d.pairs, paired=True))
     labels = label_names(sample.label for sample in samples)
     train, held = hold_out(samples, d.held) if d.held else (samples, [])
     made = [Labelled(some, tokenizer, length=length, labels=labels, cut=d.cut) for some in (train, held) if some]
