@@ -8,10 +8,8 @@ A price is plain arithmetic on sizes, so whole numbers give a number and symbols
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-# An int, or anything that adds and multiplies like one (a sympy symbol, say).
-Number = Any
+from headway.steps import Number, Step
 
 
 @dataclass(frozen=True)
@@ -65,3 +63,37 @@ class Cost:
     def __add__(self, more: "Cost") -> "Cost":
         executed = None if self.executed is None or more.executed is None else self.executed + more.executed
         return Cost(self.dense + more.dense, self.useful + more.useful, executed, self.other + more.other)
+
+
+NOTHING = Cost(0, 0, 0, 0)
+
+
+def other(flops: Number) -> Cost:
+    """A price without matrix products."""
+    return Cost(0, 0, 0, flops)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: what it multiplies, moves, keeps and learns.
+
+    kind: product, attention, convolution, norm, activation, embedding, elementwise, loss.
+    shape: of a product (count, rows, inner, columns): so many products of rows x inner by inner x columns.
+    weights, biases: entries of its own parameters; `borrowed`: entries of parameters that belong to another (tied).
+    reads, writes: entries of activations that pass through memory.
+    """
+
+    kind: str
+    forward: Cost = NOTHING
+    backward: Cost = NOTHING
+    steps: tuple[Step, ...] = ()
+    weights: Number = 0
+    biases: Number = 0
+    borrowed: Number = 0
+    shape: tuple[Number, ...] = ()
+    reads: Number = 0
+    writes: Number = 0
+
+    @property
+    def parameters(self) -> Number:
+        return self.weights + self.biases

@@ -10,6 +10,7 @@ PACKAGE = Path(headway.__file__).parent
 
 # A part may import what stands to its left, directly or through others; parts of one group do not import one another.
 DIAGRAM = """
+steps <- sizes
 sizes, config, page <- ops <- nn <- models <- hub <- generate, cost, look, train <- audit, bench <- app <- cli
 config <- presets <- hub
 config <- data <- hub

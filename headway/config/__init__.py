@@ -19,6 +19,7 @@ from headway.config.recurrent import RecurrentConfig
 from headway.config.sentence import SentenceConfig
 from headway.config.seq2seq import Seq2SeqConfig
 from headway.config.spec import SPECS, Additive, Channel, Linear, Local, Softmax, Spatial, Spec, read_spec
+from headway.config.vectors import VectorsConfig
 from headway.config.vision import DaViTConfig, VisionConfig
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "RecurrentConfig",
     "SentenceConfig",
     "Seq2SeqConfig",
+    "VectorsConfig",
     "VisionConfig",
     "DaViTConfig",
     "SPECS",

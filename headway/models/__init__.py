@@ -24,6 +24,7 @@ KINDS = {
     "vision": "headway.models.vit:Vision",
     "davit": "headway.models.davit:DaViT",
     "recurrent": "headway.models.recurrent:Recurrent",
+    "vectors": "headway.models.vectors:Vectors",
 }
 
 
@@ -36,6 +37,7 @@ CONFIGS = {
     "vision": "headway.config.vision:VisionConfig",
     "davit": "headway.config.vision:DaViTConfig",
     "recurrent": "headway.config.recurrent:RecurrentConfig",
+    "vectors": "headway.config.vectors:VectorsConfig",
 }
 
 

@@ -28,10 +28,10 @@ class Decoding:
     def _take_in(self, source: Int[Tensor, "B M"], keep: Bool[Tensor, "B M"] | None) -> None:
         memory = self._model.encode(source, keep=keep)
         mask = None if keep is None else padding(keep=keep)
-        nothing = memory.new_zeros(len(source), 1, self._model.config.decoder.block.width)
+        nothing = memory.new_zeros(len(source), 0, self._model.config.decoder.block.width)
         for block, state in zip(self._model.decoder.blocks, self._states, strict=True):
             assert isinstance(block, Block)
-            block.cross(nothing, memory, mask=mask, state=state.cross)  # what it finds is not asked for
+            block.cross(nothing, memory, mask=mask, state=state.cross)  # nobody asks anything yet
 
     @property
     def rows(self) -> int:

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.config import nearest
+from headway.sizes import Number, Operation, other
+from headway.steps import Each
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -103,3 +105,28 @@ def find_activation(name: str) -> Activation:
             f"there is no activation {name!r}{nearest(name, ACTIVATIONS)}; there are {', '.join(ACTIVATIONS)}"
         )
     return ACTIVATIONS[name]
+
+
+# FLOPs an entry, one for each + - × ÷ exp tanh erf max in the formula, one after the other.
+FLOPS = {
+    "relu": 1,
+    "relu_squared": 2,
+    "gelu": 5,
+    "gelu_tanh": 9,
+    "gelu_sigmoid": 6,
+    "silu": 5,
+    "sigmoid": 4,
+    "tanh": 1,
+    "identity": 0,
+}
+
+
+def activation_price(name: str, entries: Number) -> Operation:
+    """The curve of that name over so many entries.
+
+    >>> activation_price("gelu", 10).forward.other
+    50
+    """
+    find_activation(name)
+    flops = other(FLOPS[name] * entries)
+    return Operation("activation", flops, flops + flops, steps=(Each(FLOPS[name]),), reads=entries, writes=entries)

@@ -13,6 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.sizes import Cost, Number, Operation
+from headway.steps import WIDTH, Each, Product
+
 FEW = 128  # rows of x: with more, torch's own product is as fast
 MANY = 16  # rows of x: with more, half precision goes by way of float32 where the processor has no unit for it
 SHARE = 192  # rows of W in a part, about; fewer cost more in calls than they gain
@@ -121,3 +124,51 @@ def parts(rows: int) -> int:
     wanted = rows // SHARE
     divisors = [count for count in range(2, 4 * max(1, wanted)) if rows % count == 0]
     return min(divisors, key=lambda count: abs(count - wanted), default=1)
+
+
+def linear_price(
+    rows: Number, inputs: Number, outputs: Number, *, bias: bool, own: bool = True, first: bool = False
+) -> Operation:
+    """rows · inputs · outputs multiply-adds; twice that backwards, once where x needs no gradient (`first`).
+
+    `own` False: the weight belongs to somebody else (a tied head). A bias adds one FLOP to each entry.
+    """
+    macs, added = rows * inputs * outputs, rows * outputs * bias
+    back = macs if first else 2 * macs
+    weights = inputs * outputs
+    return Operation(
+        "product",
+        Cost(macs, macs, macs, added),
+        Cost(back, back, back, 2 * added),
+        steps=(Product(inputs, WIDTH), *((Each(1),) if bias else ())),
+        weights=weights if own else 0,
+        borrowed=0 if own else weights,
+        biases=outputs if bias else 0,
+        shape=(1, rows, inputs, outputs),
+        reads=rows * inputs,
+        writes=rows * outputs,
+    )
+
+
+def convolution_price(
+    places: Number, kernel: Number, inputs: Number, outputs: Number, *, groups: Number = 1, read: Number = 0,
+    first: bool = False,
+) -> Operation:  # fmt: skip
+    """A product for each of `places` outputs over kernel · inputs / groups terms; `kernel` counts its cells.
+
+    Pixels beyond the edge are multiplied as zeros: kernels of torch do, and so do its counters.
+    """
+    terms = kernel * inputs / groups if not isinstance(inputs, int) else kernel * inputs // groups
+    macs = places * terms * outputs
+    back = macs if first else 2 * macs
+    return Operation(
+        "convolution",
+        Cost(macs, macs, macs, places * outputs),
+        Cost(back, back, back, 2 * places * outputs),
+        steps=(Product(terms, WIDTH), Each(1)),
+        weights=terms * outputs,
+        biases=outputs,
+        shape=(groups, places, terms, outputs / groups if not isinstance(outputs, int) else outputs // groups),
+        reads=read,
+        writes=places * outputs,
+    )

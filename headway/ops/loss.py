@@ -14,6 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from headway.sizes import Number, Operation, other
+from headway.steps import POSITIONS, Each, Sum
+
 IGNORED = -100  # a target that counts for nothing
 FEW = 2**18  # logits that are held at once without a thought: torch's own function is the fastest there
 ENTRIES = 2**21  # logits that are held at once: 8 MiB of them stay near the processor
@@ -142,3 +145,10 @@ def _check(targets: Tensor, vocabulary: int) -> None:
     low, high = (int(bound) for bound in targets.aminmax()) if targets.numel() else (0, 0)
     if low < 0 or high >= vocabulary:
         raise ValueError(f"target {low if low < 0 else high} is outside of the vocabulary of {vocabulary}")
+
+
+def loss_price(rows: Number, classes: Number) -> Operation:
+    """Maximum, subtract, exp and sum for each logit forwards (4 FLOPs), exp, divide and subtract backwards (3)."""
+    logits = rows * classes
+    steps = (Sum(classes), Each(2), Sum(classes), Each(2), Sum(rows, POSITIONS), Each(1))
+    return Operation("loss", other(4 * logits), other(3 * logits), steps=steps, reads=logits, writes=rows)

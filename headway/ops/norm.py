@@ -9,6 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.sizes import Number, Operation, other
+from headway.steps import POSITIONS, WIDTH, Each, Step, Sum
+
 
 def layer_norm(
     x: Float[Tensor, "*b D"],
@@ -123,3 +126,38 @@ def _common_dtype(dtype: torch.dtype, *tensors: Tensor | None) -> torch.dtype:
 
 def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if tensor is None else tensor.to(dtype)
+
+
+# FLOPs an entry. layer: sum, subtract, square, sum, multiply, γ, β; rms: square, sum, multiply, γ. The few of a whole
+# row (mean, root) are left out.
+FLOPS = {"layer": 7, "rms": 4, "batch": 7, "none": 0}
+
+
+def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ...]:
+    """layer and batch: sum and divide; subtract, square; sum; divide, + ε, root, multiply, γ, β. rms: without mean, β.
+
+    >>> from headway.steps import TREE, depth_of
+    >>> depth_of(norm_steps("layer", 8), TREE), depth_of(norm_steps("rms", 8), TREE)
+    (15, 9)
+    """
+    if kind == "none":
+        return ()
+    if kind == "rms":
+        return (Each(1), Sum(terms, over), Each(5))
+    return (Sum(terms, over), Each(3), Sum(terms, over), Each(6))
+
+
+def norm_price(kind: str, rows: Number, width: Number) -> Operation:
+    """The norm of that kind over rows of this width (batch: over the rows)."""
+    flops = other(FLOPS[kind] * rows * width)
+    learned = kind != "none"
+    return Operation(
+        "norm",
+        flops,
+        flops + flops,
+        steps=norm_steps(kind, rows, over=POSITIONS) if kind == "batch" else norm_steps(kind, width),
+        weights=width if learned else 0,
+        biases=width if kind in ("layer", "batch") else 0,
+        reads=rows * width,
+        writes=rows * width,
+    )

@@ -14,11 +14,12 @@ from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import block_of, expand, extras_of, row_of, weights_of
 from headway.ops.attention.guard import guarded
 from headway.ops.attention.loop import reference_of
-from headway.ops.attention.price import PER_SCORE, useful_pairs
+from headway.ops.attention.price import PER_SCORE, Modifiers, attention_operation, useful_pairs
 from headway.ops.attention.tiles import ROWS, in_tiles, plan
 from headway.ops.mask import Mask
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Sizes
+from headway.sizes import Cost, Operation, Sizes
+from headway.steps import POSITIONS, WIDTH, Each, Product, softmax_steps
 
 # Hidden units alive in one tile; the hidden layer has K of them for every pair.
 _HIDDEN = 2**22
@@ -59,6 +60,15 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return Cost(sizes.scores * width, useful_pairs(sizes, mask, pairs) * width, executed, other)
 
 
+def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
+    """Sum, tanh and an inner product give a score; every tile is computed again before it goes back."""
+    forward = cost(sizes, mask, spec, pairs)
+    executed = None if forward.executed is None else 3 * forward.executed
+    backward = Cost(2 * forward.dense, 2 * forward.useful, executed, 2 * forward.other)
+    steps = (Each(2), Product(sizes.key_width, WIDTH), *softmax_steps(sizes.keys), Product(sizes.keys, POSITIONS))
+    return attention_operation(sizes, forward=forward, backward=backward, steps=steps)
+
+
 def _rows(sizes: Sizes) -> int:
     """How many queries a tile may hold."""
     per_row = sizes.keys * sizes.key_width * sizes.batch * sizes.heads
@@ -82,4 +92,5 @@ MECHANISM = Mechanism(
         "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "equivariant", "causal",
         "window_is_full",
     }),
+    price=price,
 )  # fmt: skip

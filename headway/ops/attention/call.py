@@ -14,7 +14,7 @@ from headway.ops.bias import Bias
 from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
-from headway.sizes import Cost, Sizes
+from headway.sizes import Cost, Operation, Sizes
 
 
 def learning(*tensors: Tensor) -> bool:
@@ -79,6 +79,8 @@ class Mechanism:
     weights: Callable[[Call, slice, slice], Tensor]
     cost: Callable[[Sizes, Mask | None, Any, Pairs], Cost]
     laws: frozenset[str]
+    # (sizes, mask, spec, pairs, modifiers) -> the whole operation, backwards and depth too; None: made from the cost
+    price: Callable[..., Operation] | None = None
 
 
 def build(

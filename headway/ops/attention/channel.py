@@ -13,11 +13,12 @@ from torch import Tensor
 from headway.config import Channel, Spec
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import expand
-from headway.ops.attention.price import PER_SCORE
+from headway.ops.attention.price import PER_SCORE, Modifiers, attention_operation
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import kept_keys, without_padding
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Sizes
+from headway.sizes import Cost, Operation, Sizes
+from headway.steps import POSITIONS, WIDTH, Each, Product, softmax_steps
 
 
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
@@ -85,6 +86,14 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return Cost(dense, useful, dense, PER_SCORE * sizes.batch * sizes.heads * sizes.key_width * sizes.key_width)
 
 
+def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
+    """A score sums over positions, its softmax and what it weighs over the channels of a group."""
+    forward, width = cost(sizes, mask, spec, pairs), sizes.key_width
+    scaled = (Each(1),) if modifiers.scaled else ()
+    steps = (Product(sizes.queries, POSITIONS), *scaled, *softmax_steps(width, WIDTH), Product(width, WIDTH))
+    return attention_operation(sizes, forward=forward, backward=forward + forward, steps=steps)
+
+
 MECHANISM = Mechanism(
     "channel",
     Channel,
@@ -95,4 +104,5 @@ MECHANISM = Mechanism(
     laws=frozenset({
         "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear", "equivariant",
     }),
+    price=price,
 )  # fmt: skip

@@ -6,6 +6,8 @@ The sums do not depend on i (or, under causality, grow with i), so time and memo
 all at once, causal in chunks, and one token at a time on a running total. A row whose normaliser is 0 gives 0.
 """
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -16,11 +18,13 @@ from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import Row, expand
 from headway.ops.attention.guard import finite, guarded
 from headway.ops.attention.loop import reference_of
+from headway.ops.attention.price import Modifiers, attention_operation
 from headway.ops.attention.scan import Feature, Stream, causal_stream, divide, read, whole_stream
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import Kernel, choose, is_causal, kept_keys
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Number, Sizes
+from headway.sizes import Cost, Number, Operation, Sizes
+from headway.steps import POSITIONS, WIDTH, Each, Product, softmax_steps
 
 # Tokens at once where order does not matter.
 _WHOLE = 1024
@@ -132,7 +136,7 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     executed adds, under causality, the triangle of each chunk, computed as a full square.
     """
     spec = spec if isinstance(spec, Linear) else Linear()
-    features, width = _width(spec, sizes.key_width), sizes.value_width + 1
+    features, width = feature_width(spec, sizes.key_width), sizes.value_width + 1
     dense = (sizes.batch * sizes.kv_heads * sizes.keys + sizes.batch * sizes.heads * sizes.queries) * features * width
     other = sizes.batch * sizes.heads * sizes.queries * sizes.value_width
     keep = None if mask is None else kept_keys(mask)
@@ -143,6 +147,34 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return Cost(dense, dense - gone, executed, other)
 
 
+# FLOPs of a feature map, an entry: elu + 1 is exp, subtract, add; exp is the softmax over a width.
+FEATURE_FLOPS = {"elu": 3, "relu": 1, "exp": 5}
+
+
+def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
+    """Features of q and k at once; a sum over positions (causal: a scan, as deep), one over features, divide."""
+    spec = spec if isinstance(spec, Linear) else Linear()
+    plain = cost(sizes, mask, spec, pairs)
+    features = feature_width(spec, sizes.key_width)
+    entries = sizes.batch * (sizes.heads * sizes.queries + sizes.kv_heads * sizes.keys) * features
+    flops = FEATURE_FLOPS.get(spec.feature, 1) if isinstance(spec.feature, str) else 1
+    forward = replace(plain, other=plain.other + flops * entries)
+    causal = sizes.whole and is_causal(mask)
+    again = _executed_back(sizes, spec.chunk, features) if causal else 2 * plain.executed if plain.executed else None
+    backward = Cost(2 * forward.dense, 2 * forward.useful, again, 2 * forward.other)
+    mapped = softmax_steps(features, WIDTH) if spec.feature == "exp" else (Each(flops),)
+    steps = (*mapped, Product(sizes.keys, POSITIONS), Product(features, WIDTH), Each(1))
+    return attention_operation(sizes, forward=forward, backward=backward, steps=steps)
+
+
+def _executed_back(sizes: Sizes, chunk: int, features: int) -> int:
+    """Every chunk once more, and two products for each of its own but the last's total, which nobody reads."""
+    width = sizes.value_width + 1
+    forward = _executed(sizes, chunk, features, width)
+    last = sizes.queries - (sizes.queries - 1) // chunk * chunk
+    return 3 * forward - 2 * sizes.batch * sizes.kv_heads * last * features * width
+
+
 def _executed(sizes: Sizes, chunk: int, features: int, width: int) -> int:
     """Chunks of c tokens: c² scores and their sums each, and the running total, which the first need not read."""
     parts = [min(chunk, sizes.queries - start) for start in range(0, sizes.queries, chunk)]
@@ -151,7 +183,8 @@ def _executed(sizes: Sizes, chunk: int, features: int, width: int) -> int:
     return squares + (sizes.batch * sizes.kv_heads * sizes.keys + read) * features * width
 
 
-def _width(spec: Linear, key_width: Number) -> Number:
+def feature_width(spec: Linear, key_width: Number) -> Number:
+    """R: how many features the map makes of K channels."""
     if not callable(spec.feature) or not isinstance(key_width, int):
         return key_width
     return spec.feature(torch.zeros(1, key_width)).shape[-1]
@@ -169,4 +202,5 @@ MECHANISM = Mechanism(
         "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "equivariant", "causal",
         "three_forms",
     }),
+    price=price,
 )  # fmt: skip

@@ -16,10 +16,10 @@ from headway.config import Local, Spec
 from headway.ops.attention import softmax
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.neighbours import plan_neighbours
-from headway.ops.attention.price import softmax_cost
+from headway.ops.attention.price import PLAIN, Modifiers, softmax_operation
 from headway.ops.mask import Mask, dilated, global_tokens, selected
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Sizes
+from headway.sizes import Cost, Operation, Sizes
 
 
 def pattern(spec: Local) -> Mask:
@@ -55,10 +55,14 @@ def _spec(call: Call) -> Local:
 
 def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     """As softmax, under the mask of the pattern; executed counts the tiles."""
+    return price(sizes, mask, spec, pairs, PLAIN).forward
+
+
+def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
     assert isinstance(spec, Local)
     whole = pattern(spec) if mask is None else pattern(spec) & mask
     tiles = plan_neighbours(spec, mask, pairs) if sizes.whole else None
-    return softmax_cost(sizes, whole, pairs, tiles)
+    return softmax_operation(sizes, whole, pairs, modifiers, tiles)
 
 
 MECHANISM = Mechanism(
@@ -73,4 +77,5 @@ MECHANISM = Mechanism(
         "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "causal", "window_is_full",
         "flattened", "keys_shift",
     }),
+    price=price,
 )  # fmt: skip

@@ -19,16 +19,12 @@ from headway.ops.attention.fused import fused, fused_block, trusted, working_dty
 from headway.ops.attention.guard import guarded
 from headway.ops.attention.loop import reference_of
 from headway.ops.attention.packed import in_runs, separable
-from headway.ops.attention.price import softmax_cost
+from headway.ops.attention.price import Modifiers, softmax_cost, softmax_operation, tabulated, written_rows
 from headway.ops.attention.tiles import ROWS, SMALL, Block, Tile, in_tiles, plan
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import Kernel, choose
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.ops.mask.places import Given
-from headway.sizes import Cost, Sizes
-
-# Scores of one head that are alive at once where they are written out.
-_CACHED = 2**18
+from headway.sizes import Cost, Operation, Sizes
 
 
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
@@ -66,7 +62,7 @@ def _attend(call: Call, tiles: list[Tile] | None) -> Tensor:
     kernel = _kernel(call) if tiles is None else Kernel(tiles=True)
     masked = kernel.tiles or kernel.keep is not None  # so a row may see nothing, which not every kernel bears
     if call.softcap is not None or _bias_learns(call) or (masked and not trusted(call.q.device.type, call.q.dtype)):
-        return _tiled(call, block_of(call, dot), tiles, rows=_rows(call))
+        return _tiled(call, block_of(call, dot), tiles, rows=written_rows(call.k.shape[2]))
     if kernel.tiles or (call.bias is not None and not _bias_alone(call)):
         return _tiled(call, fused_block(call), tiles, rows=ROWS)
     return fused(call, kernel)
@@ -86,15 +82,9 @@ def _tiled(call: Call, block: Block, tiles: list[Tile] | None, *, rows: int) -> 
     return in_tiles(block, tiles, call.q, call.k, call.v, *extras)
 
 
-def _rows(call: Call) -> int:
-    """Queries in a tile whose scores are written out: as many as keep the tile in the processor's cache."""
-    return max(16, min(ROWS, _CACHED // max(1, call.k.shape[2])))
-
-
 def _tabulated(call: Call) -> bool:
-    """Whether the caller brought a table of all pairs: cutting it up saves no memory, and the kernel takes it whole."""
-    parts = () if call.mask is None or call.bias is not None or call.softcap is not None else call.mask.parts()
-    return any(isinstance(part, Given) and part.allow.shape[2:] == (call.q.shape[2], call.k.shape[2]) for part in parts)
+    plain = call.bias is None and call.softcap is None
+    return plain and tabulated(call.mask, call.q.shape[2], call.k.shape[2])
 
 
 def _bias_learns(call: Call) -> bool:
@@ -110,6 +100,10 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return softmax_cost(sizes, mask, pairs)
 
 
+def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
+    return softmax_operation(sizes, mask, pairs, modifiers)
+
+
 MECHANISM = Mechanism(
     "softmax",
     Softmax,
@@ -122,4 +116,5 @@ MECHANISM = Mechanism(
         "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "equivariant", "causal",
         "window_is_full", "keys_shift",
     }),
+    price=price,
 )  # fmt: skip

@@ -18,11 +18,11 @@ from headway.config import Pair, Spatial, Spec, sides
 from headway.ops.attention import softmax
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import expand, normalise
-from headway.ops.attention.price import softmax_cost
+from headway.ops.attention.price import PLAIN, Modifiers, softmax_operation
 from headway.ops.attention.tiles import Tile, length
 from headway.ops.mask import Mask, padding, tiles
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Sizes
+from headway.sizes import Cost, Operation, Sizes
 
 
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
@@ -110,14 +110,23 @@ def _grid(call: Call) -> Pair:
 
 def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     """As softmax on the flattened grid; with windows, useful counts the pairs within them, executed their padding."""
+    return price(sizes, mask, spec, pairs, PLAIN).forward
+
+
+def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
     assert isinstance(spec, Spatial)
     if spec.window is None:
-        return softmax_cost(sizes, mask, pairs)
+        return softmax_operation(sizes, mask, pairs, modifiers)
     within = tiles(spec.window, grid=spec.grid)
-    whole = softmax_cost(sizes, within if mask is None else mask & within, pairs, [])
-    computed = _windowed_pairs(spec.grid, sides(spec.window), masked=mask is not None)
-    executed = sizes.batch * sizes.heads * computed * 2 * max(sizes.key_width, sizes.value_width)
-    return replace(whole, executed=executed)
+    whole = softmax_operation(sizes, within if mask is None else mask & within, pairs, modifiers, [])
+    tiled = mask is not None or modifiers.bias
+    computed = _windowed_pairs(spec.grid, sides(spec.window), masked=tiled) * sizes.batch * sizes.heads
+    one = computed * max(sizes.key_width, sizes.value_width)
+    return replace(
+        whole,
+        forward=replace(whole.forward, executed=2 * one),
+        backward=replace(whole.backward, executed=(7 if tiled else 5) * one),
+    )
 
 
 def _windowed_pairs(grid: Pair, side: Pair, *, masked: bool) -> int:
@@ -140,4 +149,5 @@ MECHANISM = Mechanism(
         "weights_are_output", "keys_permute", "queries_independent", "causal", "window_is_full", "flattened",
         "keys_shift",
     }),
+    price=price,
 )  # fmt: skip

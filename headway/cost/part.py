@@ -1,0 +1,105 @@
+"""What a computation is made of: operations one after the other or side by side, each with its price.
+
+>>> each = Operation("elementwise", forward=other(5), backward=other(10), steps=(Each(1),))
+>>> sheet = series("block", leaf("add", each), leaf("norm", each), times=3)
+>>> total(sheet, lambda operation: operation.forward.other), depth(sheet, TREE)
+(30, 6)
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from headway.sizes import NOTHING, Cost, Number, Operation, other
+from headway.steps import SERIAL, TREE, Counting, Each, depth_of, longest
+
+__all__ = [
+    "SERIAL", "TREE", "Each", "Line", "Operation", "Part", "beside", "depth", "leaf", "lines", "other", "series",
+    "total",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operation, or parts of it: in series, or side by side. `times` repeats it with parameters of its own, `again`
+    with the same ones (a recurrence)."""
+
+    name: str
+    inside: tuple["Part", ...] = ()
+    operation: Operation | None = None
+    abreast: bool = False
+    times: Number = 1
+    again: Number = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """An operation where it stands: its path, how often it runs, and how many sets of parameters it has."""
+
+    path: str
+    runs: Number
+    sets: Number
+    operation: Operation
+
+
+def leaf(name: str, operation: Operation) -> Part:
+    return Part(name, operation=operation)
+
+
+def series(name: str, *parts: Part | None, times: Number = 1, again: Number = 1) -> Part:
+    """One after the other; None is left out."""
+    return Part(name, tuple(part for part in parts if part is not None), times=times, again=again)
+
+
+def beside(name: str, *parts: Part | None) -> Part:
+    """Side by side: none waits for another."""
+    return replace(series(name, *parts), abreast=True)
+
+
+def lines(part: Part, path: str = "", runs: Number = 1, sets: Number = 1) -> Iterator[Line]:
+    """Every operation of a tree, in the order in which they run; a part without a name adds no level."""
+    path = ".".join(name for name in (path, part.name) if name)
+    runs, sets = runs * part.times * part.again, sets * part.times
+    if part.operation is not None:
+        yield Line(path, runs, sets, part.operation)
+    for inner in part.inside:
+        yield from lines(inner, path, runs, sets)
+
+
+def total(part: Part, value: Callable[[Operation], Number]) -> Number:
+    """The sum over all operations, as often as they run."""
+    return sum((line.runs * value(line.operation) for line in lines(part)), 0)
+
+
+def parameters(part: Part) -> Number:
+    """Entries of all parameters, a shared one once."""
+    return sum((line.sets * line.operation.parameters for line in lines(part)), 0)
+
+
+def forward(part: Part) -> Cost:
+    """The price of all operations forwards."""
+    return _summed(part, lambda operation: operation.forward)
+
+
+def backward(part: Part) -> Cost:
+    """The price of all operations backwards."""
+    return _summed(part, lambda operation: operation.backward)
+
+
+def _summed(part: Part, value: Callable[[Operation], Cost]) -> Cost:
+    found = NOTHING
+    for line in lines(part):
+        found = found + _times(value(line.operation), line.runs)
+    return found
+
+
+def _times(cost: Cost, runs: Number) -> Cost:
+    executed = None if cost.executed is None else cost.executed * runs
+    return Cost(cost.dense * runs, cost.useful * runs, executed, cost.other * runs)
+
+
+def depth(part: Part, counting: Counting) -> Number:
+    """Steps on the longest way through: sums in series, the longest of what runs side by side."""
+    own = 0 if part.operation is None else depth_of(part.operation.steps, counting)
+    inner = [depth(one, counting) for one in part.inside]
+    within = longest(inner) if part.abreast else sum(inner, 0)
+    return (own + within) * part.times * part.again

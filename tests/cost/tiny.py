@@ -1,0 +1,132 @@
+"""Small models of every kind, mechanism and shape, with sizes that are different primes wherever they are free."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.config import (
+    AttentionConfig,
+    BlockConfig,
+    FeedForwardConfig,
+    Frozen,
+    LanguageConfig,
+    Linear,
+    Local,
+    Rotary,
+    Softmax,
+    Spatial,
+    StackConfig,
+)
+from headway.config.recurrent import RecurrentConfig
+from headway.config.sentence import DenseConfig, SentenceConfig
+from headway.config.seq2seq import RelativeConfig, Seq2SeqConfig
+from headway.config.vectors import VectorsConfig
+from headway.config.vision import DaViTConfig
+from headway.cost.setting import Setting
+from headway.presets.bert import bert
+from headway.presets.gpt2 import gpt2
+from headway.presets.vision import vit
+
+VOCABULARY = 13
+
+
+def language(mechanism: Frozen | None = None, **attention: Any) -> LanguageConfig:
+    """A small decoder with rotary positions, grouped heads of uneven widths and a gated feed-forward."""
+    own = {"heads": 6, "kv_heads": 3, "head_width": 4, "value_width": 5, "rotary": Rotary()} | attention
+    block = BlockConfig(
+        attention=AttentionConfig(width=14, causal=True, mechanism=mechanism or Softmax(), **own),
+        feedforward=FeedForwardConfig(hidden=17, activation="silu", gated=True, bias=False),
+        norm="rms",
+    )
+    stack = StackConfig(block=block, layers=2, final_norm=True)
+    return LanguageConfig(vocabulary=VOCABULARY, length=64, stack=stack, tied=False)
+
+
+def _stack(*, cross: bool = False, norm: str = "layer") -> StackConfig:
+    def attention(**more: Any) -> AttentionConfig:
+        return AttentionConfig(width=10, heads=2, bias=norm == "layer", output_bias=norm == "layer", **more)
+
+    block = BlockConfig(
+        attention=attention(causal=cross),
+        cross=attention() if cross else None,
+        feedforward=FeedForwardConfig(hidden=19, activation="relu", bias=norm == "layer"),
+        norm=norm,
+        dropout=0.1,
+    )
+    return StackConfig(block=block, layers=2 + cross, final_norm=True)
+
+
+def bert_tiny(**heads: Any) -> Frozen:
+    return bert(width=15, heads=3, layers=2, hidden=22, vocabulary=VOCABULARY, length=31, **heads)
+
+
+def vit_tiny(mechanism: Frozen | None = None, **more: Any) -> Frozen:
+    return vit(width=15, heads=3, layers=2, hidden=22, image=(15, 20), patch=5, classes=7, mechanism=mechanism, **more)
+
+
+MODELS: dict[str, Frozen] = {
+    "gpt2": gpt2(width=15, layers=2, heads=3, hidden=22, vocabulary=VOCABULARY, length=31),
+    "llama": language(),
+    "capped": language(softcap=20.0, rotary=None),
+    "linear": language(Linear(chunk=3), rotary=None),
+    "local": language(Local(window=3)),
+    "dilated": language(Local(window=2, dilation=3)),
+    "selected": language(Local(window=2, selected=(0, 4))),
+    "bert-words": bert_tiny(words=True, adjacent=True),
+    "bert-classes": bert_tiny(classes=3),
+    "bert-bare": bert_tiny(pooler=False),
+    "sentence": SentenceConfig(encoder=bert_tiny(), limit=31, dense=DenseConfig(width=7)),
+    "seq2seq": Seq2SeqConfig(
+        vocabulary=VOCABULARY, encoder=_stack(), decoder=_stack(cross=True), positions="sinusoidal",
+        embedding_scale=3.0, embedding_norm=True, head_bias=True,
+    ),
+    "t5": Seq2SeqConfig(
+        vocabulary=VOCABULARY, target_vocabulary=11, encoder=_stack(norm="rms"),
+        decoder=_stack(cross=True, norm="rms"), relative=RelativeConfig(), tied=False, head_scale=0.5,
+    ),
+    "recurrent": RecurrentConfig(source_vocabulary=11, vocabulary=VOCABULARY, width=6, hidden=10),
+    "one-way": RecurrentConfig(source_vocabulary=11, vocabulary=VOCABULARY, width=6, hidden=10, bidirectional=False),
+    "vit": vit_tiny(),
+    "vit-distilled": vit_tiny(distilled=True, teacher=True),
+    "vit-mean": vit_tiny(Spatial(grid=(3, 4), window=2), class_token=False),
+    "vit-local": vit_tiny(Local(window=2, grid=(3, 4), global_tokens=True)),
+    "davit": DaViTConfig(depths=(1, 2), widths=(6, 10), heads=(2, 5), image=(26, 18), window=3, classes=7),
+    "davit-kernel": DaViTConfig(
+        depths=(1, 1), widths=(4, 8), heads=(2, 2), image=(9, 11), window=2, kernel=3, stem=3, stride=1, classes=0
+    ),
+    "bare": VectorsConfig(
+        stack=StackConfig(
+            block=BlockConfig(
+                attention=AttentionConfig(width=7, scale=1.0, project=False),
+                feedforward=FeedForwardConfig(hidden=11, activation="relu"),
+                order="none",
+                residual=False,
+            ),
+            layers=1,
+        )
+    ),
+}  # fmt: skip
+
+SOURCES = ("seq2seq", "recurrent")
+
+
+def inputs(config: Any, setting: Setting, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+    """What the model reads: tokens, a source and a target, images, or vectors."""
+    kind = config.kind_or_name()
+    generator = torch.Generator().manual_seed(0)
+
+    def tokens(length: int, vocabulary: int) -> Tensor:
+        return torch.randint(vocabulary, (setting.batch, length), generator=generator)
+
+    if kind == "seq2seq":
+        return tokens(setting.source_length, config.vocabulary), tokens(setting.length, config.outputs)
+    if kind == "recurrent":
+        return tokens(setting.source_length, config.source_vocabulary), tokens(setting.length, config.vocabulary)
+    if kind in ("vision", "davit"):
+        size = config.image if isinstance(config.image, tuple) else (config.image, config.image)
+        return (torch.randn(setting.batch, config.channels, *size, generator=generator, dtype=dtype),)
+    if kind == "vectors":
+        return (torch.randn(setting.batch, setting.length, config.width, generator=generator, dtype=dtype),)
+    vocabulary = config.encoder.vocabulary if kind == "sentence" else config.vocabulary
+    return (tokens(setting.length, vocabulary),)
