@@ -2,6 +2,7 @@
 computes. On its own the counter takes CPU attention for 0 (pytorch issue 195460)."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -30,9 +31,21 @@ def _kernel_back(
     return 2 * 5 * _pairs(query, key, is_causal) * query[3]
 
 
+def _convolution_back(
+    gradient: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int, output_mask: Any, **_: Any,
+) -> int:  # fmt: skip
+    """One product for each gradient wanted; torch's own rule takes the weights' for as many times that as groups."""
+    terms = prod(weight[1:])
+    return 2 * prod(x if transposed else gradient) * terms * (output_mask[0] + output_mask[1])
+
+
+RULES = {FORWARD: _kernel, BACKWARD: _kernel_back, torch.ops.aten.convolution_backward: _convolution_back}
+
+
 def counter() -> FlopCounterMode:
     """A counter of executed FLOPs."""
-    return FlopCounterMode(display=False, custom_mapping={FORWARD: _kernel, BACKWARD: _kernel_back})
+    return FlopCounterMode(display=False, custom_mapping=RULES)
 
 
 def executed_flops(call: Callable[[], Any]) -> int:

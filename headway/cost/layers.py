@@ -21,8 +21,18 @@ from headway.ops.mask.pairs import Pairs
 from headway.ops.move import add_price, dropout_price, rotary_price, scale_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, Sizes
+from headway.steps import Each
 
 FIXED, LEARNED = "fixed", "learned"  # kinds of bias that a model may add to the scores
+
+
+def entering(block: BlockConfig) -> Number:
+    """The width of what enters a block, which may be a symbol."""
+    return block.attention.width
+
+
+def leaving(block: BlockConfig) -> Number:
+    return (block.cross or block.attention).output_width
 
 
 def stack_part(
@@ -39,7 +49,7 @@ def stack_part(
     `fed`: the first block's input is the model's own and needs no gradient.
     """
     block = block_part("blocks", config.block, setting, bias=bias, first=first)
-    norm = leaf("norm", norm_price(config.block.norm, setting.rows, config.block.output_width))
+    norm = leaf("norm", norm_price(config.block.norm, setting.rows, leaving(config.block)))
     entry = block_part("blocks", config.block, setting, bias=bias, first=first, fed=True) if fed else None
     rest = config.layers - 1 if fed else config.layers
     blocks = replace(block, times=rest) if rest != 0 else None
@@ -58,12 +68,12 @@ def block_part(
     """Attention, optional cross-attention, feed-forward, each as a branch of the residual stream."""
     after, fed = c.attention.output_width, fed and (c.order != "pre" or c.norm == "none")
     own = attention_part(c.attention, setting, bias=bias, first=first, fed=fed)
-    parts = [branch(c, setting, "attention", own, c.width, after)]
+    parts = [branch(c, setting, "attention", own, entering(c), after)]
     if c.cross is not None:
         cross = attention_part(c.cross, setting, name="cross", crossing=True)
         parts.append(branch(c, setting, "cross", cross, after, c.cross.output_width))
     if c.feedforward is not None:
-        width = c.output_width
+        width = leaving(c)
         parts.append(branch(c, setting, "feedforward", feedforward_part(width, c.feedforward, setting), width, width))
     return series(name, *parts)
 
@@ -107,17 +117,39 @@ def attention_part(
     fed: bool = False,
 ) -> Part:
     """Projections around a mechanism; a source that is held in a cache is not projected again."""
-    rows = setting.rows
-    given = setting.batch * setting.source_length if crossing else rows
-    held = crossing and setting.prepared
-    maps = [
-        _map("query", c, rows, c.width, c.heads * c.head_width, turned=c.heads, fed=fed),
-        None if held else _map("key", c, given, c.source_width, c.kv_heads * c.head_width, turned=c.kv_heads, fed=fed),
-        None if held else _map("value", c, given, c.source_width, c.kv_heads * c.value_width, fed=fed),
-    ]
+    maps = [query_map(c, setting, fed=fed, crossing=crossing)]
+    if not (crossing and setting.prepared):
+        maps.append(source_maps(c, setting, crossing=crossing, fed=fed))
+    return series(name, beside("", *maps), gather_part(c, setting, crossing=crossing, bias=bias, first=first))
+
+
+def query_map(c: AttentionConfig, setting: Setting, *, fed: bool = False, crossing: bool = False) -> Part:
+    """Queries are what is scaled: of cross-attention, the keys need not wait for it."""
+    part = _map("query", c, setting.rows, c.width, c.heads * c.head_width, turned=c.heads, fed=fed)
+    if not crossing or not _scaled(c):
+        return part
+    return series("", part, leaf("query_scale", Operation("elementwise", steps=(Each(1),))))
+
+
+def _scaled(c: AttentionConfig) -> bool:
+    return c.scale != 1.0 and not isinstance(c.mechanism, Linear | Additive)
+
+
+def source_maps(c: AttentionConfig, setting: Setting, *, crossing: bool, fed: bool = False) -> Part:
+    """Keys and values, side by side. Of a source they are ready long before the query is: not on the longest way."""
+    rows = setting.batch * setting.source_length if crossing else setting.rows
+    key = _map("key", c, rows, c.source_width, c.kv_heads * c.head_width, turned=c.kv_heads, fed=fed)
+    value = _map("value", c, rows, c.source_width, c.kv_heads * c.value_width, fed=fed)
+    return replace(beside("", key, value), early=crossing)
+
+
+def gather_part(
+    c: AttentionConfig, setting: Setting, *, crossing: bool = False, bias: str | None = None, first: int | None = None
+) -> Part:
+    """The mechanism itself and the map of what it gathers."""
     core = leaf("core", core_price(c, setting, crossing=crossing, bias=bias, first=first))
-    out = leaf("out", linear_price(rows, c.heads * c.value_width, c.output_width, bias=c.output_bias))
-    return series(name, beside("", *maps), core, out if c.project else None)
+    out = leaf("out", linear_price(setting.rows, c.heads * c.value_width, c.output_width, bias=c.output_bias))
+    return series("", core, out if c.project else None)
 
 
 def _map(
@@ -137,8 +169,8 @@ def core_price(
     sizes = Sizes(setting.batch, c.heads, c.kv_heads, setting.length, _keys(c, setting, crossing), c.head_width,
                   c.value_width)  # fmt: skip
     modifiers = Modifiers(
-        scaled=c.scale != 1.0, softcap=c.softcap is not None, bias=bias is not None, learned=bias == LEARNED,
-        gradients=setting.training,
+        scaled=_scaled(c) and not crossing, softcap=c.softcap is not None, bias=bias is not None,
+        learned=bias == LEARNED, gradients=setting.training,
     )  # fmt: skip
     mask = setting.source_mask if crossing else _own_mask(c, setting)
     found = mechanism_price(c, sizes, mask, _pairs(sizes, setting, crossing, first), modifiers)

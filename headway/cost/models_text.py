@@ -6,7 +6,7 @@ from headway.config import LanguageConfig
 from headway.config.masked import MaskedConfig
 from headway.config.sentence import SentenceConfig
 from headway.config.vectors import VectorsConfig
-from headway.cost.layers import stack_part
+from headway.cost.layers import entering, leaving, stack_part
 from headway.cost.part import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
@@ -20,7 +20,7 @@ from headway.steps import POSITIONS, Each, Sum
 
 def language(c: LanguageConfig, setting: Setting) -> Part:
     """Embed, stack, head; while training the loss too."""
-    width, out = c.stack.block.width, c.stack.block.output_width
+    width, out = entering(c.stack.block), leaving(c.stack.block)
     asked = setting.batch * setting.asked
     return series(
         "",
@@ -65,7 +65,7 @@ def masked(c: MaskedConfig, setting: Setting) -> Part:
 
 def _read(c: MaskedConfig, setting: Setting) -> Part:
     block, rows = c.stack.block, setting.rows
-    width = block.width
+    width = entering(block)
     words = embed("", c.vocabulary, width, rows, positions="learned", length=c.length)
     return series(
         "",
@@ -87,7 +87,7 @@ def _purpose(c: MaskedConfig) -> str:
 
 
 def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
-    width, batch, purpose = c.stack.block.output_width, setting.batch, _purpose(c)
+    width, batch, purpose = leaving(c.stack.block), setting.batch, _purpose(c)
     classes = {"adjacent_head": 2 * c.adjacent, "inverted_head": 2 * c.inverted, "inference_head": c.inference,
                "class_head": c.classes}  # fmt: skip
     pooler = series(
@@ -110,10 +110,10 @@ def _words(c: MaskedConfig, setting: Setting) -> Part:
     curve = "gelu" if block.feedforward is None else block.feedforward.activation
     return series(
         "word_head",
-        leaf("dense", linear_price(rows, block.output_width, block.width, bias=True)),
-        leaf("activation", activation_price(curve, rows * block.width)),
-        leaf("norm", norm_price(block.norm, rows, block.width)),
-        leaf("words", linear_price(rows, block.width, c.vocabulary, bias=True, own=False)),
+        leaf("dense", linear_price(rows, leaving(block), entering(block), bias=True)),
+        leaf("activation", activation_price(curve, rows * entering(block))),
+        leaf("norm", norm_price(block.norm, rows, entering(block))),
+        leaf("words", linear_price(rows, entering(block), c.vocabulary, bias=True, own=False)),
     )
 
 
@@ -126,7 +126,7 @@ def _scores(c: MaskedConfig, setting: Setting) -> tuple[Number, Number]:
 
 def sentence(c: SentenceConfig, setting: Setting) -> Part:
     """The encoder, a pooling over each text, a linear map and a norm where there are any."""
-    width, rows, batch = c.encoder.stack.block.output_width, setting.rows, setting.batch
+    width, rows, batch = leaving(c.encoder.stack.block), setting.rows, setting.batch
     dense = None
     if c.dense is not None:
         curve = activation_price(c.dense.activation, batch * c.dense.width)

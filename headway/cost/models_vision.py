@@ -6,9 +6,9 @@ from headway.config import FeedForwardConfig
 from headway.config.base import Pair, sides
 from headway.config.layers import AttentionConfig
 from headway.config.vision import DaViTConfig, VisionConfig
-from headway.cost.layers import attention_part, feedforward_part, stack_part
+from headway.cost.layers import attention_part, entering, feedforward_part, leaving, stack_part
 from headway.cost.models_text import dropped
-from headway.cost.part import Part, leaf, series
+from headway.cost.part import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
 from headway.ops.linear import convolution_price, linear_price
@@ -23,21 +23,21 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
     """Patches, tokens before them, positions, the stack, what makes one vector of it, classes."""
     block, batch, length = c.stack.block, setting.batch, c.length
     inner = replace(setting, length=length, past=0)
-    entries = batch * length * block.width
+    entries = batch * length * entering(block)
     down, across = sides(c.patch)
     patches = convolution_price(
-        batch * c.grid[0] * c.grid[1], down * across, c.channels, block.width, first=True,
+        batch * c.grid[0] * c.grid[1], down * across, c.channels, entering(block), first=True,
         read=batch * c.channels * sides(c.image)[0] * sides(c.image)[1],
     )  # fmt: skip
-    positions = replace(add_price(entries, weights=length * block.width), kind="embedding")
+    positions = replace(add_price(entries, weights=length * entering(block)), kind="embedding")
     return series(
         "",
         leaf("patches", patches),
-        leaf("class_token", Operation("embedding", weights=c.extra * block.width)) if c.extra else None,
+        leaf("class_token", Operation("embedding", weights=c.extra * entering(block))) if c.extra else None,
         leaf("positions", positions),
         dropped("dropout", setting, entries, block.dropout),
         stack_part("stack", c.stack, inner, first=-c.extra or None),
-        *_top(c, batch, block.output_width),
+        *_top(c, batch, leaving(block)),
         leaf("loss", loss_price(batch, c.classes)) if setting.training and c.classes else None,
     )
 
@@ -48,8 +48,11 @@ def _top(c: VisionConfig, batch: Number, width: Number) -> list[Part | None]:
         mean,
         leaf("pooler", linear_price(batch, width, width, bias=True)) if c.pooler else None,
         leaf("pooler_tanh", activation_price("tanh", batch * width)) if c.pooler else None,
-        leaf("head", linear_price(batch, width, c.classes, bias=True)) if c.classes else None,
-        leaf("teacher_head", linear_price(batch, width, c.classes, bias=True)) if c.teacher else None,
+        beside(
+            "",
+            leaf("head", linear_price(batch, width, c.classes, bias=True)) if c.classes else None,
+            leaf("teacher_head", linear_price(batch, width, c.classes, bias=True)) if c.teacher else None,
+        ),
         leaf("heads_mean", scale_price(batch * c.classes, flops=2)) if c.teacher else None,
     ]
 

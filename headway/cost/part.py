@@ -6,7 +6,7 @@
 (30, 6)
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from headway.sizes import NOTHING, Cost, Number, Operation, other
@@ -21,7 +21,7 @@ __all__ = [
 @dataclass(frozen=True)
 class Part:
     """An operation, or parts of it: in series, or side by side. `times` repeats it with parameters of its own, `again`
-    with the same ones (a recurrence)."""
+    with the same ones (a recurrence). `early`: ready long before anybody waits for it, so that depth passes it by."""
 
     name: str
     inside: tuple["Part", ...] = ()
@@ -29,6 +29,7 @@ class Part:
     abreast: bool = False
     times: Number = 1
     again: Number = 1
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,37 @@ def series(name: str, *parts: Part | None, times: Number = 1, again: Number = 1)
 def beside(name: str, *parts: Part | None) -> Part:
     """Side by side: none waits for another."""
     return replace(series(name, *parts), abreast=True)
+
+
+def cut(part: Part, at: str) -> tuple[Part | None, Part | None]:
+    """A series in two, before the first operation whose path ends so: what comes before it, and the rest with it.
+
+    >>> nothing = Operation("elementwise")
+    >>> before, rest = cut(series("a", leaf("b", nothing), leaf("c", nothing), leaf("d", nothing)), "a.c")
+    >>> [line.path for half in (before, rest) for line in lines(half)]
+    ['a.b', 'a.c', 'a.d']
+    """
+    found = next((index for index, inner in enumerate(part.inside) if _holds(inner, at, part.name)), None)
+    if part.operation is not None or found is None:
+        return None, part
+    before, after = cut(part.inside[found], at)
+    halves = (*part.inside[:found], before), (after, *part.inside[found + 1 :])
+    first, second = (replace(part, inside=tuple(one for one in half if one is not None)) for half in halves)
+    return (first if first.inside else None), second
+
+
+def _holds(part: Part, at: str, path: str) -> bool:
+    return any(f".{line.path}".endswith(f".{at}") for line in lines(part, path))
+
+
+def gathered(found: Iterable[Line]) -> list[Line]:
+    """Lines of one path and one price as one, where the first stands."""
+    held: dict[tuple[str, Operation], Line] = {}
+    for line in found:
+        key = line.path, line.operation
+        known = held.get(key)
+        held[key] = line if known is None else replace(known, runs=known.runs + line.runs, sets=known.sets + line.sets)
+    return list(held.values())
 
 
 def lines(part: Part, path: str = "", runs: Number = 1, sets: Number = 1) -> Iterator[Line]:
@@ -99,6 +131,8 @@ def _times(cost: Cost, runs: Number) -> Cost:
 
 def depth(part: Part, counting: Counting) -> Number:
     """Steps on the longest way through: sums in series, the longest of what runs side by side."""
+    if part.early:
+        return 0
     own = 0 if part.operation is None else depth_of(part.operation.steps, counting)
     inner = [depth(one, counting) for one in part.inside]
     within = longest(inner) if part.abreast else sum(inner, 0)

@@ -34,7 +34,7 @@ def plain_attend(call: Call) -> Float[Tensor, "B H L W"]:
 
 
 def _linear(call: Call, spec: Linear) -> Tensor:
-    """g(q) · Σ g(k) [v, 1]ᵀ, the ones gathering the normaliser: all keys at once, or one token after the other."""
+    """g(q) · Σ g(k) [v, 1]ᵀ, the ones gathering the normaliser: of all keys, or the running total at each token."""
     g = feature_of(spec)
     keep = None if call.mask is None else kept_keys(call.mask)
     q, k = g(call.q), g(call.k)
@@ -43,11 +43,8 @@ def _linear(call: Call, spec: Linear) -> Tensor:
     if not is_causal(call.mask):
         found = q @ expand(k.mT @ v, q.shape[1])
     else:
-        total, rows = k.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]), []
-        for t in range(q.shape[2]):
-            total = total + k[:, :, t : t + 1].mT @ v[:, :, t : t + 1]
-            rows.append(q[:, :, t : t + 1] @ expand(total, q.shape[1]))
-        found = torch.cat(rows, 2)
+        totals = (k[..., None] @ v[..., None, :]).cumsum(2)  # B G M R V
+        found = (q[..., None, :] @ totals.repeat_interleave(q.shape[1] // k.shape[1], 1)).squeeze(-2)
     return divide(found[..., :-1], found[..., -1:])
 
 

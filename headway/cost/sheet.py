@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.config import Frozen
 from headway.cost.models import price_tree
-from headway.cost.part import Line, Part, depth, lines
+from headway.cost.part import Line, Part, depth, gathered, lines
 from headway.cost.phases import phases
 from headway.cost.setting import Setting
 from headway.sizes import Cost
@@ -68,13 +68,19 @@ class Sheet:
     def other_flops(self) -> int:
         return self.phases["forward"].other
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from headway.cost.show.html import html  # it shows sheets, and so imports this file
+
+        return html(self)
+
 
 def sheet_of(
     name: str, config: Frozen, setting: Setting, *, new: int = 0, optimiser: str = "adamw", notes: Iterable[str] = ()
 ) -> Sheet:
     """The sheet of a configuration; nothing is allocated."""
     tree = price_tree(config, setting)
-    found = tuple(lines(tree))
+    found = tuple(gathered(lines(tree)))
     return Sheet(
         name=name,
         setting=setting,

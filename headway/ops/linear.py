@@ -133,7 +133,7 @@ def linear_price(
 
     `own` False: the weight belongs to somebody else (a tied head). A bias adds one FLOP to each entry.
     """
-    macs, added = rows * inputs * outputs, rows * outputs * bias
+    macs, added = rows * inputs * outputs, rows * outputs if bias else 0
     back = macs if first else 2 * macs
     weights = inputs * outputs
     return Operation(

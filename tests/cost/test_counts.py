@@ -9,6 +9,7 @@ import torch
 
 from headway.config import AttentionConfig, Frozen, Linear, Local
 from headway.cost.executed import counter
+from headway.cost.inputs import real_inputs
 from headway.cost.layers import core_price
 from headway.cost.models import price_tree
 from headway.cost.part import backward, forward, lines
@@ -16,7 +17,7 @@ from headway.cost.setting import Setting
 from headway.models import fresh
 from headway.ops.mask import Mask, causal, packed, padding, window
 from headway.ops.mask.pairs import Pairs
-from tests.cost.tiny import MODELS, VOCABULARY, inputs, language
+from tests.cost.tiny import MODELS, VOCABULARY, language
 
 LONG = 401  # tokens: more than 2^17 pairs, so that tiles are planned
 KINDS: dict[str, Frozen] = {
@@ -34,7 +35,7 @@ KINDS: dict[str, Frozen] = {
 @pytest.mark.parametrize("name", KINDS)
 def test_executed_flops_of_long_texts(name: str) -> None:
     config, setting = KINDS[name], Setting(batch=1, length=LONG, source=389)
-    model, given = fresh(config), inputs(config, setting)
+    model, given = fresh(config), real_inputs(config, setting)
     with torch.no_grad():
         model(*given)  # the canary of the fused kernel sings here, uncounted
         with counter() as found:
@@ -101,7 +102,7 @@ def test_prefill_and_decoding_are_what_a_session_runs(name: str) -> None:
     """Executed FLOPs of reading a prompt of 9 tokens, and of one more, through the cache."""
     config, setting = MODELS[name], Setting(batch=2, length=9, source=7)
     model = fresh(config)
-    *source, tokens = inputs(config, setting)
+    *source, tokens = real_inputs(config, setting)
 
     def begun() -> Any:
         return model.session(*source)

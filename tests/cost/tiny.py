@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from headway.config import (
     AttentionConfig,
     BlockConfig,
@@ -23,7 +20,6 @@ from headway.config.sentence import DenseConfig, SentenceConfig
 from headway.config.seq2seq import RelativeConfig, Seq2SeqConfig
 from headway.config.vectors import VectorsConfig
 from headway.config.vision import DaViTConfig
-from headway.cost.setting import Setting
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 from headway.presets.vision import vit
@@ -107,26 +103,3 @@ MODELS: dict[str, Frozen] = {
         )
     ),
 }  # fmt: skip
-
-SOURCES = ("seq2seq", "recurrent")
-
-
-def inputs(config: Any, setting: Setting, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """What the model reads: tokens, a source and a target, images, or vectors."""
-    kind = config.kind_or_name()
-    generator = torch.Generator().manual_seed(0)
-
-    def tokens(length: int, vocabulary: int) -> Tensor:
-        return torch.randint(vocabulary, (setting.batch, length), generator=generator)
-
-    if kind == "seq2seq":
-        return tokens(setting.source_length, config.vocabulary), tokens(setting.length, config.outputs)
-    if kind == "recurrent":
-        return tokens(setting.source_length, config.source_vocabulary), tokens(setting.length, config.vocabulary)
-    if kind in ("vision", "davit"):
-        size = config.image if isinstance(config.image, tuple) else (config.image, config.image)
-        return (torch.randn(setting.batch, config.channels, *size, generator=generator, dtype=dtype),)
-    if kind == "vectors":
-        return (torch.randn(setting.batch, setting.length, config.width, generator=generator, dtype=dtype),)
-    vocabulary = config.encoder.vocabulary if kind == "sentence" else config.vocabulary
-    return (tokens(setting.length, vocabulary),)

@@ -21,7 +21,7 @@ def dot(call: Call, q: Tensor, k: Tensor, vector: Tensor | None = None) -> Float
     """q kᵀ · scale, each group of query heads with its own key head, without copying keys."""
     scale = q.shape[3] ** -0.5 if call.scale is None else call.scale
     batch, heads, queries, width = q.shape
-    grouped = (q * scale).reshape(batch, k.shape[1], heads // k.shape[1] * queries, width)
+    grouped = (q if scale == 1.0 else q * scale).reshape(batch, k.shape[1], heads // k.shape[1] * queries, width)
     return (grouped @ k.mT).reshape(batch, heads, queries, k.shape[2])
 
 
