@@ -30,6 +30,7 @@ TASKS = {
     "vision": ("images",),
     "davit": ("images",),
     "sentence": ("embed",),
+    "vectors": (),  # neither words nor classes
 }
 # Task -> the function that measures it.
 MEASURED = {

@@ -6,6 +6,7 @@ alone, so that a counter of dispatched products counts the equation and not our 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,12 +14,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.config import Channel, Linear
+from headway.config import Channel, Linear, Softmax, Spatial
+from headway.config.base import sides
 from headway.nn.attention import Core
 from headway.ops.attention import Call, record_of
 from headway.ops.attention.explicit import average, expand
 from headway.ops.attention.linear import feature_of
 from headway.ops.attention.scan import divide
+from headway.ops.attention.spatial import window_tiles
 from headway.ops.mask.kernel import is_causal, kept_keys
 from headway.ops.mask.pairs import ALL
 
@@ -30,7 +33,20 @@ def plain_attend(call: Call) -> Float[Tensor, "B H L W"]:
         return record.attend(call)
     if isinstance(call.options, Linear):
         return _linear(call, call.options)
+    if isinstance(call.options, Spatial) and call.options.window is not None and call.mask is None:
+        return _windows(call, call.options)
     return average(record.weights(call, ALL, ALL), call.v.to(call.dtype)).to(call.q.dtype)
+
+
+def _windows(call: Call, spec: Spatial) -> Tensor:
+    """Each window for itself."""
+    assert spec.window is not None
+    out = call.q.new_zeros(*call.q.shape[:3], call.v.shape[3])
+    for tile in window_tiles(spec.grid, sides(spec.window), call.q.device):
+        q, k, v = (x[:, :, tile.rows] for x in (call.q, call.k, call.v))
+        inner = replace(call, q=q, k=k, v=v, options=Softmax(), query_positions=None, key_positions=None)
+        out[:, :, tile.rows] = plain_attend(inner)
+    return out
 
 
 def _linear(call: Call, spec: Linear) -> Tensor:

@@ -18,7 +18,14 @@ from headway.config import Pair, Spatial, Spec, sides
 from headway.ops.attention import softmax
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.attention.explicit import expand, normalise
-from headway.ops.attention.price import PLAIN, Modifiers, softmax_operation
+from headway.ops.attention.price import (
+    PER_SCORE,
+    PLAIN,
+    Modifiers,
+    attention_operation,
+    softmax_depth,
+    softmax_operation,
+)
 from headway.ops.attention.tiles import Tile, length
 from headway.ops.mask import Mask, padding, tiles
 from headway.ops.mask.pairs import ALL, Pairs
@@ -55,7 +62,7 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
         return softmax.attend(_flat(call))
     if call.mask is None and call.bias is None and call.softcap is None:
         return _in_windows(call, grid, sides(spec.window))
-    return softmax.attend_in(_flat(call), _window_tiles(grid, sides(spec.window), call.q.device))
+    return softmax.attend_in(_flat(call), window_tiles(grid, sides(spec.window), call.q.device))
 
 
 def _in_windows(call: Call, grid: Pair, side: Pair) -> Tensor:
@@ -78,7 +85,8 @@ def _in_windows(call: Call, grid: Pair, side: Pair) -> Tensor:
     return out.flatten(2, 3)
 
 
-def _window_tiles(grid: Pair, side: Pair, device: torch.device) -> list[Tile]:
+def window_tiles(grid: Pair, side: Pair, device: torch.device) -> list[Tile]:
+    """The positions of each window, cut at the edges."""
     index = torch.arange(grid[0] * grid[1], device=device).view(grid)
     blocks = [block for band in index.split(side[0], 0) for block in band.split(side[1], 1)]
     return [Tile(ALL, block.reshape(-1), block.reshape(-1)) for block in blocks]
@@ -109,7 +117,8 @@ def _grid(call: Call) -> Pair:
 
 
 def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
-    """As softmax on the flattened grid; with windows, useful counts the pairs within them, executed their padding."""
+    """As softmax on the flattened grid. Windows are attentions of their own: dense counts the pairs within them, and
+    executed their padding."""
     return price(sizes, mask, spec, pairs, PLAIN).forward
 
 
@@ -118,21 +127,26 @@ def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: 
     if spec.window is None:
         return softmax_operation(sizes, mask, pairs, modifiers)
     within = tiles(spec.window, grid=spec.grid)
-    whole = softmax_operation(sizes, within if mask is None else mask & within, pairs, modifiers, [])
+    useful = softmax_operation(sizes, within if mask is None else mask & within, pairs, modifiers, []).forward.useful
+    windows = window_tiles(spec.grid, sides(spec.window), torch.device("cpu"))
+    inside = sizes.batch * sizes.heads * sum(length(tile.rows, 0) ** 2 for tile in windows)
+    width, other = sizes.key_width + sizes.value_width, (PER_SCORE + modifiers.flops) * inside
     tiled = mask is not None or modifiers.bias
     computed = _windowed_pairs(spec.grid, sides(spec.window), masked=tiled) * sizes.batch * sizes.heads
     one = computed * max(sizes.key_width, sizes.value_width)
-    return replace(
-        whole,
-        forward=replace(whole.forward, executed=2 * one),
-        backward=replace(whole.backward, executed=(7 if tiled else 5) * one),
+    deepest = replace(sizes, keys=max(length(tile.rows, 0) for tile in windows))
+    return attention_operation(
+        sizes,
+        forward=Cost(inside * width, useful, 2 * one, other),
+        backward=Cost(2 * inside * width, 2 * useful, (7 if tiled else 5) * one, 2 * other),
+        steps=softmax_depth(deepest, modifiers),
     )
 
 
 def _windowed_pairs(grid: Pair, side: Pair, *, masked: bool) -> int:
     """Pairs that are computed: whole windows side by side, or tile by tile under a mask, cut at the edges."""
     if masked:
-        return sum(length(tile.rows, 0) ** 2 for tile in _window_tiles(grid, side, torch.device("cpu")))
+        return sum(length(tile.rows, 0) ** 2 for tile in window_tiles(grid, side, torch.device("cpu")))
     rows, columns = (part * -(-size // part) for size, part in zip(grid, side, strict=True))
     return rows * columns * side[0] * side[1]
 
