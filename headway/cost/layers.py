@@ -169,7 +169,7 @@ def core_price(
     sizes = Sizes(setting.batch, c.heads, c.kv_heads, setting.length, _keys(c, setting, crossing), c.head_width,
                   c.value_width)  # fmt: skip
     modifiers = Modifiers(
-        scaled=_scaled(c) and not crossing, softcap=c.softcap is not None, bias=bias is not None,
+        scaled=_scaled(c), early=crossing, softcap=c.softcap is not None, bias=bias is not None,
         learned=bias == LEARNED, gradients=setting.training,
     )  # fmt: skip
     mask = setting.source_mask if crossing else _own_mask(c, setting)

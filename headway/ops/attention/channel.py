@@ -6,6 +6,8 @@ Channels attend to channels; the sum of a score runs over positions. Heads are t
 queries as keys. Padding is the one mask it knows: a padded position takes no part in the sums and gets 0.
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -89,6 +91,8 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
 def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
     """A score sums over positions, its softmax and what it weighs over the channels of a group."""
     forward, width = cost(sizes, mask, spec, pairs), sizes.key_width
+    unscaled = 0 if modifiers.scaled else sizes.batch * sizes.heads * width * width
+    forward = replace(forward, other=forward.other - unscaled)
     scaled = (Each(1),) if modifiers.scaled else ()
     steps = (Product(sizes.queries, POSITIONS), *scaled, *softmax_steps(width, WIDTH), Product(width, WIDTH))
     return attention_operation(sizes, forward=forward, backward=forward + forward, steps=steps)

@@ -147,8 +147,8 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     return Cost(dense, dense - gone, executed, other)
 
 
-# FLOPs of a feature map, an entry: elu + 1 is exp, subtract, add; exp is the softmax over a width.
-FEATURE_FLOPS = {"elu": 3, "relu": 1, "exp": 5}
+# FLOPs of a feature map, an entry: elu + 1 is exp, subtract, maximum, add; exp is the softmax over a width.
+FEATURE_FLOPS = {"elu": 4, "relu": 1, "exp": 5}
 
 
 def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
@@ -163,7 +163,8 @@ def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: 
     again = _executed_back(sizes, spec.chunk, features) if causal else 2 * plain.executed if plain.executed else None
     backward = Cost(2 * forward.dense, 2 * forward.useful, again, 2 * forward.other)
     mapped = softmax_steps(features, WIDTH) if spec.feature == "exp" else (Each(flops),)
-    steps = (*mapped, Product(sizes.keys, POSITIONS), Product(features, WIDTH), Each(1))
+    # At the end a comparison of the normaliser with 0, and the division.
+    steps = (*mapped, Product(sizes.keys, POSITIONS), Product(features, WIDTH), Each(2))
     return attention_operation(sizes, forward=forward, backward=backward, steps=steps)
 
 

@@ -25,6 +25,7 @@ class Modifiers:
     """What is done to scores besides the mask, and whether gradients are wanted (a bias that learns is written out)."""
 
     scaled: bool = True
+    early: bool = False  # the scale is laid on the queries before they meet the keys: no step of depth here
     softcap: bool = False
     bias: bool = False
     learned: bool = False  # the bias has parameters
@@ -37,12 +38,12 @@ class Modifiers:
 
     @property
     def flops(self) -> int:
-        """FLOPs a score: divide, tanh and multiply for a cap, add for a bias."""
-        return 3 * self.softcap + self.bias
+        """FLOPs a score: the scale; divide, tanh and multiply for a cap; add for a bias."""
+        return self.scaled + 3 * self.softcap + self.bias
 
     @property
     def steps(self) -> int:
-        return self.scaled + self.flops
+        return self.flops - (self.scaled and self.early)
 
 
 PLAIN = Modifiers()
@@ -60,7 +61,7 @@ def softmax_operation(
     width = sizes.key_width + sizes.value_width
     useful = useful_pairs(sizes, mask, pairs) * width
     work = executed(sizes, mask, pairs, modifiers, tiles) if sizes.whole else (None, None)
-    other = (PER_SCORE + modifiers.flops) * sizes.scores
+    other = (PER_SCORE - 1 + modifiers.flops) * sizes.scores
     return attention_operation(
         sizes,
         forward=Cost(sizes.scores * width, useful, work[0], other),

@@ -130,7 +130,7 @@ def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: 
     useful = softmax_operation(sizes, within if mask is None else mask & within, pairs, modifiers, []).forward.useful
     windows = window_tiles(spec.grid, sides(spec.window), torch.device("cpu"))
     inside = sizes.batch * sizes.heads * sum(length(tile.rows, 0) ** 2 for tile in windows)
-    width, other = sizes.key_width + sizes.value_width, (PER_SCORE + modifiers.flops) * inside
+    width, other = sizes.key_width + sizes.value_width, (PER_SCORE - 1 + modifiers.flops) * inside
     tiled = mask is not None or modifiers.bias
     computed = _windowed_pairs(spec.grid, sides(spec.window), masked=tiled) * sizes.batch * sizes.heads
     one = computed * max(sizes.key_width, sizes.value_width)
