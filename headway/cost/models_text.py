@@ -151,9 +151,9 @@ def _pooling(kind: str, rows: Number, width: Number, setting: Setting) -> Operat
 
 
 def _unit(rows: Number, width: Number) -> Operation:
-    """x / |x|: square, sum, root, divide."""
+    """x / |x|: square, sum, root, compare with the least that is divided by, divide."""
     flops = other(3 * rows * width)
-    return Operation("norm", flops, flops + flops, steps=(Each(1), Sum(width), Each(2)), reads=rows * width)
+    return Operation("norm", flops, flops + flops, steps=(Each(1), Sum(width), Each(3)), reads=rows * width)
 
 
 def vectors(c: VectorsConfig, setting: Setting) -> Part:

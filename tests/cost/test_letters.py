@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import jaxtyping
 import pytest
 
 from headway.config import Frozen
@@ -18,14 +19,22 @@ from tests.cost.tiny import MODELS
 
 SETTING = Setting(batch=3, length=11, source=7)
 # Pairs of these masks are counted, not calculated.
-COUNTED = ("selected", "vit-mean", "vit-local", "davit", "davit-kernel")
+COUNTED = ("selected", "dilated", "vit-mean", "vit-local", "davit", "davit-kernel")
+
+
+@pytest.fixture(autouse=True)
+def _letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Properties of configurations promise whole numbers: in letters they are used as a user would, unchecked."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def in_letters(config: Frozen, letters: Letters, setting: Setting = SETTING) -> Any:
     lettered_config = lettered(config, letters)
     assert lettered_config is not None
     length: Any = setting.length if fixed_length(config) else letters.of("L", setting.length)
-    asked = replace(setting, batch=letters.of("B", setting.batch), length=length, source=letters.of("M", setting.source))
+    asked = replace(
+        setting, batch=letters.of("B", setting.batch), length=length, source=letters.of("M", setting.source)
+    )
     return price_tree(lettered_config, asked)
 
 

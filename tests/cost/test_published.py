@@ -2,15 +2,16 @@
 
 import pytest
 
-import headway
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, LanguageConfig, Rotary, StackConfig
+from headway.cost.asked import Asked
+from headway.cost.price import drafted
 from headway.models import count
 from headway.presets.gpt2 import gpt2
 from headway.presets.seeds import bare_block, udl_channels, udl_layer
 
 
 def without_biases() -> LanguageConfig:
-    """GPT-2 with `bias=False` as nanoGPT builds it: no bias in linear maps, none in norms (norms: weights alone)."""
+    """GPT-2 with `bias=False` as nanoGPT builds it: no biases in maps or norms (here RMSNorm, as many weights)."""
     config = gpt2(dropout=0.0)
     block = config.stack.block
     assert block.feedforward is not None
@@ -45,14 +46,14 @@ LANGUAGE: dict[str, tuple[LanguageConfig, int, int]] = {
 @pytest.mark.parametrize("name", LANGUAGE)
 def test_language_models_at_1024(name: str) -> None:
     config, parameters, flops = LANGUAGE[name]
-    sheet = headway.price(config, length=1024)
+    sheet = drafted(config, Asked(length=1024))
     assert (sheet.params, sheet.flops, sheet.macs) == (parameters, flops, flops // 2)
     assert count(config) == parameters
 
 
 def test_vit_b16_in_multiply_adds() -> None:
     """Matrix products of ViT-B/16 at 224 (torchvision's table says 17.56, and calls it GFLOPS)."""
-    sheet = headway.price("vit-b16")
+    sheet = drafted("vit-b16", Asked())
     assert sheet.macs == 17_563_828_224
     assert sheet.params == 86_567_656  # torchvision's vit_b_16
 
@@ -74,12 +75,12 @@ RELEASED = {
 
 @pytest.mark.parametrize("name", RELEASED)
 def test_released_models(name: str) -> None:
-    assert headway.price(name, length=None if name == "davit-tiny" else 5).params == RELEASED[name]
+    assert drafted(name, Asked(length=None if name == "davit-tiny" else 5)).params == RELEASED[name]
 
 
 def core(config: Frozen) -> tuple[int, int]:
     """Multiply-adds of the scores and the weighted sum, and of the projections."""
-    found = headway.price(config).operations
+    found = drafted(config, Asked()).operations
     cores = sum(line.operation.forward.dense for line in found if line.operation.kind == "attention")
     return cores, sum(line.operation.forward.dense for line in found if line.operation.kind == "product")
 
@@ -93,5 +94,5 @@ def test_between_patches_and_between_channels() -> None:
 @pytest.mark.parametrize(("n", "d", "h", "c"), [(2, 5, 11, 7), (3, 13, 17, 19)])
 def test_the_bare_block(n: int, d: int, h: int, c: int) -> None:
     """CS 577 homework 5 (A5): n (3 C d² + 2 C² d + 2 C d h) multiply-adds, of n texts of C words."""
-    sheet = headway.price(bare_block(width=d, hidden=h, length=c), batch=n)
+    sheet = drafted(bare_block(width=d, hidden=h, length=c), Asked(batch=n))
     assert sheet.macs == n * (3 * c * d**2 + 2 * c**2 * d + 2 * c * d * h)

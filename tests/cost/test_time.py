@@ -55,8 +55,12 @@ def test_a_product_by_hand() -> None:
     assert machine.seconds(PRODUCT, "learning") == pytest.approx(learning, rel=1e-12)
     backward = 2 * (0.125 + 210 / RATES["product/backward"])
     assert machine.seconds(PRODUCT, "backward") == pytest.approx(backward, rel=1e-12)
-    # weights and biases, 4 bytes each, in one call for all
-    assert machine.seconds(PRODUCT, "update") == pytest.approx(2 * 4 * 42 / RATES["update/forward"], rel=1e-12)
+    # 35 weights and 7 biases, 4 bytes each in any precision
+    update = 2 * (0.125 + 4 * 42 / RATES["update/forward"])
+    assert machine.seconds(PRODUCT, "update") == pytest.approx(update, rel=1e-12)
+    # What runs again and again with the same parameters is updated once.
+    assert machine.seconds(replace(PRODUCT, runs=26), "update") == machine.seconds(PRODUCT, "update")
+    assert machine.seconds(replace(PRODUCT, runs=26)) == pytest.approx(13 * machine.seconds(PRODUCT), rel=1e-12)
 
 
 def test_one_row_is_looked_up_where_its_weights_are() -> None:
@@ -127,6 +131,19 @@ def test_a_tied_table_has_two_gradients_that_are_added() -> None:
     assert machine.seconds(tied, "update") == 0
 
 
+def test_a_head_over_a_vocabulary_goes_a_few_rows_at_a_time() -> None:
+    rows, words = 1031, 8209  # 8,463,479 logits, of which 2,097,152 are held at once: 255 rows
+    rising = Grid({"rows": (255.0, 1031.0), "columns": (1.0,)}, (700.0, 900.0))
+    machine = without_overheads(toy_machine(wide_forward=rising, wide_backward=rising))
+    head, macs, table = Line("head", 1, 1, linear_price(rows, 5, words, bias=False)), rows * 5 * words, 5 * words
+    assert machine.seconds(head, "forward") == pytest.approx(macs / 900, rel=1e-12)
+    assert machine.seconds(head, "learning") == pytest.approx(macs / 700, rel=1e-12)
+    gradient = 3 * 4 * table / RATES["elementwise/forward"]
+    assert machine.seconds(head, "backward") == pytest.approx(2 * macs / 700 + gradient, rel=1e-12)
+    narrow = Line("up", 1, 1, linear_price(rows, words // 4 + 1, words, bias=False))
+    assert machine.seconds(narrow) == pytest.approx(rows * 2053 * words / RATES["product/forward"], rel=1e-12)
+
+
 def test_products_without_weights_are_batches() -> None:
     macs = Cost(210, 210, 210, 0)
     line = Line("scores", 1, 1, Operation("product", macs, macs + macs, shape=(1, 5, 6, 7)))
@@ -177,6 +194,8 @@ def test_intensity_by_hand() -> None:
     assert intensity(PRODUCT) == pytest.approx(231 / (4 * 78), rel=1e-12)
     assert intensity(PRODUCT, dtype="bfloat16") == pytest.approx(231 / (2 * 78), rel=1e-12)
     assert intensity(Line("tokens", 1, 1, lookup_price(3, 13, 5))) == 0
+    tied = Line("head", 1, 1, linear_price(3, 5, 7, bias=False, own=False))
+    assert intensity(tied) == pytest.approx(210 / (4 * 71), rel=1e-12)
 
 
 def test_bound_by_the_ridge() -> None:

@@ -89,7 +89,7 @@ MODELS: dict[str, Frozen] = {
     "vit-local": vit_tiny(Local(window=2, grid=(3, 4), global_tokens=True)),
     "davit": DaViTConfig(depths=(1, 2), widths=(6, 10), heads=(2, 5), image=(26, 18), window=3, classes=7),
     "davit-kernel": DaViTConfig(
-        depths=(1, 1), widths=(4, 8), heads=(2, 2), image=(9, 11), window=2, kernel=3, stem=3, stride=1, classes=0
+        depths=(1, 1), widths=(4, 8), heads=(2, 2), image=(9, 11), window=3, kernel=3, stem=3, stride=1, classes=0
     ),
     "bare": VectorsConfig(
         stack=StackConfig(
