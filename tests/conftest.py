@@ -6,6 +6,7 @@
 import os
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -14,7 +15,20 @@ from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 assert "headway" not in sys.modules, "headway was imported before its annotations could be checked"
-install_import_hook("headway", "beartype.beartype")
+
+# A trace meets every operation that torch dispatches: checks on its small functions would take most of a test's time.
+UNCHECKED = {"trace"}
+
+
+def checked() -> list[str]:
+    """Everything of headway whose annotations are checked: all of its parts, and of cost all but the trace."""
+    package = Path(__file__).parent.parent / "headway"
+    inner = {path.stem for path in (package / "cost").iterdir() if path.stem.isidentifier()} - UNCHECKED
+    parts = {path.stem for path in package.iterdir() if path.stem.isidentifier()} - {"cost", "__main__"}
+    return sorted([f"headway.{part}" for part in parts] + [f"headway.cost.{part}" for part in inner])
+
+
+install_import_hook(checked(), "beartype.beartype")
 
 settings.register_profile(
     "headway", deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.too_slow]

@@ -10,4 +10,5 @@ WORKS = {
     "attention": "headway.bench.attention",
     "models": "headway.bench.models",
     "train": "headway.bench.train",
+    "predict": "headway.bench.predict",
 }

@@ -6,14 +6,13 @@ Peak is the best rate of a matrix product of that dtype, done in the dtype itsel
 faster here; bandwidth the best of a copy and a triad, counting what is read and what is written.
 """
 
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from headway.bench.clock import Timing, compare, lap, quiet
+from headway.cost.machine import processor
 
 NOISY = 0.10  # relative spread, or drift of the reference between start and end, above which times prove little
 SIDES = (256, 1024, 1536)  # of the matrices multiplied
@@ -88,16 +87,6 @@ def warnings(before: Timing, after: Timing) -> list[str]:
     if abs(drift) > NOISY:
         found.append(f"the same product took {drift:+.0%} at the end of the run, over {NOISY:.0%}: trust ratios only")
     return found
-
-
-def processor() -> str:
-    """The processor's name, as the system gives it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
 
 
 def _best(call: Callable[[], object]) -> float:
