@@ -1,15 +1,16 @@
 # Every target sets up what it needs: .venv is made once and refreshed when pyproject.toml or constraints.txt changes.
 
-VENV   := .venv
-BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
-PYTHON ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo python3)
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+MACHINE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headway/machine.json
+PYTHON  ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo python3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: run mechanisms test check bench two-hosts recipe-data clean help
 
-run: $(STAMP)  ## train a small GPT on the language reference of this Python, in two to three minutes: runs/first
+run: $(STAMP) $(MACHINE)  ## train a small GPT on the language reference of this Python, in two to three minutes: runs/first
 	$(BIN)/headway train --config recipes/first.yaml --out runs/first --overwrite
 
 mechanisms: $(STAMP)  ## a table over all mechanisms: difference from the reference, price, time
@@ -40,6 +41,11 @@ clean:  ## remove caches and build products; .venv stays
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# What this machine reaches, measured once (and again after an install): a run can then say beforehand how long it takes.
+# Training itself never measures, so that it starts at once; where this fails, it goes on without times.
+$(MACHINE): $(STAMP)
+	-$(BIN)/headway cost --machine
 
 # The stamp is touched last, so an install that failed is tried again; a .venv whose pip does not run (an interpreter
 # that moved, a creation that was interrupted) is made anew.

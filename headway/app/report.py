@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headway.app import charts, sections
+from headway.app.cost_section import cost
 from headway.app.run import Run, read_run
 from headway.data.files import write_whole
 from headway.page import Section, page, paragraph
@@ -19,6 +20,7 @@ SECTIONS: list[Callable[[Run], Section | None]] = [
     charts.measures,
     sections.samples,
     sections.model,
+    cost,
     sections.configuration,
     sections.next_steps,
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from headway.app.bill import Bill
 from headway.app.board import Board
 from headway.app.opening import began_here, opened
 from headway.app.progress import Progress
@@ -41,7 +42,7 @@ def run(config: TrainConfig, path: Path, *, resume: bool = False, overwrite: boo
             run = Run(work, place, world, resume=resume)
         for note in run.notes:
             say(note)
-        return _follow(run, work, place, world, board)
+        return _follow(run, work, place, world, board, Bill(run, work, place, say))
 
 
 def plan(config: TrainConfig) -> str:
@@ -57,7 +58,7 @@ def plan(config: TrainConfig) -> str:
     )
 
 
-def _follow(run: Run, work: Work, place: Place, world: World, board: Board | None) -> str:
+def _follow(run: Run, work: Work, place: Place, world: World, board: Board | None, bill: Bill) -> str:
     reason = "finished"
     start, count = run.training.facts.step, parameters(work.model)
     if not start:
@@ -67,6 +68,7 @@ def _follow(run: Run, work: Work, place: Place, world: World, board: Board | Non
         )
     with Progress(work.config.steps, start, place.path.name, silent=not world.first) as progress:
         for event in run.events():
+            bill.see(event)
             found = _samples(run, work, event) if event.kind == "validation" and world.size == 1 else []
             _show(event, progress)
             for one in found:
@@ -75,6 +77,8 @@ def _follow(run: Run, work: Work, place: Place, world: World, board: Board | Non
                 board.show(event)
             if event.kind == "end":
                 reason = event.row["reason"]
+            bill.rest()
+    bill.close()
     if board is not None:
         board.close()
     if reason in ("finished", "early"):

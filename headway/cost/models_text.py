@@ -106,7 +106,7 @@ def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
 
 
 def _words(c: MaskedConfig, setting: Setting) -> Part:
-    block, rows = c.stack.block, setting.rows
+    block, rows = c.stack.block, setting.batch * setting.asked
     curve = "gelu" if block.feedforward is None else block.feedforward.activation
     return series(
         "word_head",
@@ -120,7 +120,7 @@ def _words(c: MaskedConfig, setting: Setting) -> Part:
 def _scores(c: MaskedConfig, setting: Setting) -> tuple[Number, Number]:
     """Rows and classes of the loss."""
     if _purpose(c) == "word_head":
-        return setting.rows, c.vocabulary
+        return setting.batch * setting.asked, c.vocabulary
     return setting.batch, c.classes or c.inference or 2
 
 
