@@ -16,7 +16,7 @@ from headway.presets.gpt2 import gpt2
 
 PRECISIONS = ("float32", "bfloat16")
 BUDGET, ROUNDS = 0.002, 2  # seconds for one point in one round
-LONGEST = 4.0  # seconds after which no other round is begun
+LONGEST = 3.0  # seconds after which no other round is begun
 BLOCK_BUDGET = 0.06  # seconds for one pass of a tiny model
 SHORTEST = 1e-4  # seconds: a faster call is repeated inside one measurement until it lasts this long
 # What a block of GPT-2 is made of; its own overhead is what its kernels do not explain.

@@ -1,6 +1,7 @@
 """torch's fused kernel, used only where it is exactly right: under a guard, and after a canary sang."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -111,15 +112,23 @@ class _Tables:
 @lru_cache
 def trusted(device: str, dtype: torch.dtype) -> bool:
     """A canary: whether this kernel gives 0 for a row that sees nothing, in gradients too, and takes causality and
-    padding together. Versions and devices differ; where it does not sing, scores are written out."""
+    padding together. Versions and devices differ; where it does not sing, scores are written out.
+
+    It sings in a thread of its own: modes without gradients, hooks on saved tensors and counters of operations belong
+    to the thread that asks, and would silence it for good or record its song.
+    """
+    with ThreadPoolExecutor(1) as alone:
+        return alone.submit(_sings, device, dtype).result()
+
+
+def _sings(device: str, dtype: torch.dtype) -> bool:
     x = torch.linspace(-1, 1, 5 * 8, device=device, dtype=dtype).view(1, 1, 5, 8)
     keep = torch.tensor([False, False, True, True, False], device=device)
     allow = keep & torch.ones(5, 5, dtype=torch.bool, device=device).tril()
     try:
-        with torch.enable_grad():
-            q, k, v = (x.clone().requires_grad_() for _ in range(3))
-            out = F.scaled_dot_product_attention(q, k, v, keep[None, None, None], is_causal=True)
-            found = [out, *torch.autograd.grad(out.sum() + out[0, 0, 2].sum(), (q, k, v))]
+        q, k, v = (x.clone().requires_grad_() for _ in range(3))
+        out = F.scaled_dot_product_attention(q, k, v, keep[None, None, None], is_causal=True)
+        found = [out, *torch.autograd.grad(out.sum() + out[0, 0, 2].sum(), (q, k, v))]
     except RuntimeError:
         return False
     weights = (x @ x.mT * 8**-0.5).float().masked_fill(~allow, float("-inf")).softmax(-1).nan_to_num(0)

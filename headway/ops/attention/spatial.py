@@ -25,6 +25,7 @@ from headway.ops.attention.price import (
     attention_operation,
     softmax_depth,
     softmax_operation,
+    useful_pairs,
 )
 from headway.ops.attention.tiles import Tile, length
 from headway.ops.mask import Mask, padding, tiles
@@ -126,19 +127,18 @@ def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: 
     assert isinstance(spec, Spatial)
     if spec.window is None:
         return softmax_operation(sizes, mask, pairs, modifiers)
-    within = tiles(spec.window, grid=spec.grid)
-    useful = softmax_operation(sizes, within if mask is None else mask & within, pairs, modifiers, []).forward.useful
     windows = window_tiles(spec.grid, sides(spec.window), torch.device("cpu"))
     inside = sizes.batch * sizes.heads * sum(length(tile.rows, 0) ** 2 for tile in windows)
     width, other = sizes.key_width + sizes.value_width, (PER_SCORE - 1 + modifiers.flops) * inside
+    seen = inside if mask is None else useful_pairs(sizes, mask & tiles(spec.window, grid=spec.grid), pairs)
     tiled = mask is not None or modifiers.bias
     computed = _windowed_pairs(spec.grid, sides(spec.window), masked=tiled) * sizes.batch * sizes.heads
     one = computed * max(sizes.key_width, sizes.value_width)
     deepest = replace(sizes, keys=max(length(tile.rows, 0) for tile in windows))
     return attention_operation(
         sizes,
-        forward=Cost(inside * width, useful, 2 * one, other),
-        backward=Cost(2 * inside * width, 2 * useful, (7 if tiled else 5) * one, 2 * other),
+        forward=Cost(inside * width, seen * width, 2 * one, other),
+        backward=Cost(2 * inside * width, 2 * seen * width, (7 if tiled else 5) * one, 2 * other),
         steps=softmax_depth(deepest, modifiers),
     )
 

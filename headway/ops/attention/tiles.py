@@ -145,20 +145,20 @@ class _InTiles(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = ctx.needs_input_grad[4:]
+        wanted, tensors = ctx.needs_input_grad[4:], ctx.saved_tensors  # once: a checkpoint hands them out a single time
         totals: dict[int, Tensor] = {}
         for tile in ctx.tiles:
-            _pull_tile(ctx, tile, _at(gradient, tile.batch, tile.rows), totals)
-        for index, x in enumerate(ctx.saved_tensors):
+            _pull_tile(ctx, tensors, tile, _at(gradient, tile.batch, tile.rows), totals)
+        for index, x in enumerate(tensors):
             if wanted[index] and index not in totals:
                 totals[index] = torch.zeros_like(x)
         found = (totals.get(index) for index in range(len(wanted)))
         return (None, None, None, None, *found)
 
 
-def _pull_tile(ctx: Any, tile: Tile, pull: Tensor, totals: dict[int, Tensor]) -> None:
+def _pull_tile(ctx: Any, tensors: Sequence[Tensor], tile: Tile, pull: Tensor, totals: dict[int, Tensor]) -> None:
     """Compute one tile again, and add what its output pulls to the gradients of what it came from."""
-    wanted, tensors = ctx.needs_input_grad[4:], ctx.saved_tensors
+    wanted = ctx.needs_input_grad[4:]
     asked = [index for index, want in enumerate(wanted) if want]
     silent = {"silent": (pull == 0).all(-1, keepdim=True)} if ctx.careful else {}
     with torch.enable_grad():

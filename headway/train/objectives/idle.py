@@ -12,7 +12,7 @@ from headway.models.masked import Masked
 
 def idle(model: Masked, like: Tensor) -> Float[Tensor, ""]:
     """The number 0, of which the gradient by every parameter of pooler and heads is 0."""
-    nobody = like.new_zeros(0, 1, model.config.stack.block.output_width)
+    nobody = like.new_zeros(0, 1, model.config.stack.block.output_width, dtype=model.tokens.weight.dtype)
     asked = {
         model.pooled: model.pooler, model.words: model.word_head, model.adjacent: model.adjacent_head,
         model.inverted: model.inverted_head, model.inference: model.inference_head, model.classify: model.class_head,

@@ -1,0 +1,138 @@
+"""The same on a real model: what autograd saves, what is in use at most, what the process holds.
+
+torch's profiler reports every allocation and release, scratch inside of an operator too. What was there before the call
+does not count.
+"""
+
+import os
+import resource
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._C._profiler import _EventType
+from torch.profiler import ProfilerActivity, profile
+
+
+@dataclass(frozen=True)
+class MeasuredMemory:
+    """Bytes: saved for the way back (unique storages, parameters left out); in use at most beyond what was there; rss,
+    of the whole process."""
+
+    saved: int
+    peak_forward: int
+    peak_step: int
+    rss: int
+
+    def as_json(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def measured(
+    model: nn.Module,
+    inputs: Sequence[Any],
+    *,
+    loss: Callable[[], Tensor] | None = None,
+    step: Callable[[], Any] | None = None,
+) -> MeasuredMemory:
+    """A forward pass without gradients, and a step.
+
+    loss: computes it with the model in training; the sum of the outputs where nobody says. step: a whole step, zeroing
+    and update included; where nobody says, the loss backwards.
+    """
+    loss = (lambda: model(*inputs).float().sum()) if loss is None else loss
+    step = (lambda: _learnt(model, loss)) if step is None else step
+    was = model.training
+    model.train()
+    step()  # what is made once is made before
+    saved, (high, _) = saved_bytes(model, loss), replayed(step)
+    model.eval()
+    with torch.no_grad():
+        still, _ = replayed(lambda: model(*inputs))
+    model.train(was)
+    return MeasuredMemory(saved, still, high, resident())
+
+
+def _learnt(model: nn.Module, loss: Callable[[], Tensor]) -> None:
+    for parameter in model.parameters():
+        parameter.grad = None
+    loss().backward()
+
+
+class _Saved:
+    """A tensor that autograd saved, for as long as it does."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def saved_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:
+    """Unique storages that the graph of the loss holds, parameters left out."""
+    kept: weakref.WeakSet[_Saved] = weakref.WeakSet()
+
+    def pack(tensor: Tensor) -> _Saved:
+        found = _Saved(tensor.detach())
+        kept.add(found)
+        return found
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one.tensor):
+        graph = loss()
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    storages = {one.tensor.untyped_storage().data_ptr(): one.tensor.untyped_storage().nbytes() for one in kept}
+    del graph
+    return sum(size for place, size in storages.items() if place not in own)
+
+
+def replayed(call: Callable[[], Any]) -> tuple[int, int]:
+    """Bytes in use at most while the call runs, and when it has returned (with what it returned)."""
+    with _hushed(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        result = call()
+    events = record.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
+    live: dict[int, int] = {}
+    total = high = 0
+    for _, place, size in sorted(_changes(events), key=lambda change: change[0]):
+        total += size if size >= 0 else -live.pop(place, 0)
+        if size >= 0:
+            live[place] = size
+        high = max(high, total)
+    del result
+    return high, total
+
+
+def _changes(events: Sequence[Any]) -> list[tuple[int, int, int]]:
+    found, waiting = [], list(events)
+    while waiting:
+        event = waiting.pop()
+        waiting.extend(event.children)
+        if event.tag == _EventType.Allocation:
+            found.append((event.start_time_ns, event.extra_fields.ptr, event.extra_fields.alloc_size))
+    return found
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """The profiler writes to file descriptor 2 when it starts and stops, whatever its log level."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def resident() -> int:
+    """Bytes of the process that are in memory now; at most so far, where the system tells no more."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,143 @@
+"""Memory on paper against memory in use: real models, real losses, real steps of training."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+from torch import Tensor, nn
+
+from headway.config.train import OptimConfig
+from headway.cost.memory_measured import MeasuredMemory, measured, replayed
+from headway.cost.memory_optimiser import optimiser_state, update_bytes
+from headway.cost.memory_walk import walked
+from headway.cost.setting import Setting
+from headway.models import fresh
+from headway.ops.attention.fused import trusted
+from headway.train.learner import Learner, forget_activations, total
+from headway.train.optim import Optimizer
+from tests.cost.memory_cases import CASES, Case
+
+SAVED, PEAK = 0.01, 0.05  # how far prediction and measurement may be apart
+THOROUGH = settings().max_examples > 100  # pytest --hypothesis-profile=thorough looks at every case
+RARE = {
+    "gpt post", "gpt batch norm", "llama neighbours", "llama part", "llama medium", "large softcap", "local dilated",
+    "linear groups", "words medium", "t5 gated", "t5 long", "bart", "one way", "vit windows", "vit near",
+    "davit kernel", "bare block", "local both ways", "additive",
+}  # fmt: skip
+DAILY = [name for name in CASES if THOROUGH or name not in RARE]
+# Not in half precision: texts are not embedded (the objective mixes precisions), and the forward peak of a DaViT whose
+# grid is halved by 3 x 3 convolutions is predicted 5.5 % too high (292,590 bytes for 277,440).
+HALF = (
+    [name for name in CASES if name not in ("sentence", "davit kernel")]
+    if THOROUGH
+    else ["gpt", "llama", "local", "words", "t5"]
+)
+# Tiles cannot be done again inside of a checkpoint yet.
+AGAIN = ["gpt dropout", "llama", "words", "marian", *(["linear", "t5", "vit", "bart"] if THOROUGH else [])]
+
+
+@dataclass(frozen=True)
+class Real:
+    """A model and a step as train.training takes it: zero, loss, backward, clip, update."""
+
+    model: nn.Module
+    still: tuple[Tensor, ...]
+    loss: Callable[[], Tensor]
+    step: Callable[[], None]
+
+    def measured(self) -> MeasuredMemory:
+        return measured(self.model, self.still, loss=self.loss, step=self.step)
+
+
+def real_of(case: Case, *, dtype: str = "float32", checkpointing: bool = False) -> Real:
+    precision = getattr(torch, dtype)
+    model = fresh(case.config, dtype=precision).train()
+    inputs = {name: x.to(precision) if name == "x" else x for name, x in case.inputs.items()}
+    still = tuple(inputs[name] for name in case.read)
+    if checkpointing:
+        forget_activations(model)
+    learner = Learner(model, case.objective)
+    optimizer = Optimizer(list(model.named_parameters()), OptimConfig(), master=dtype == "bfloat16")
+
+    def loss() -> Tensor:
+        found = learner(inputs)
+        return total(found, {}, dict.fromkeys(found.losses, 7.0))
+
+    def step() -> None:
+        optimizer.zero()
+        loss().backward()
+        optimizer.clip(1.0)
+        optimizer.step(1.0)
+
+    return Real(model, still, loss, step)
+
+
+def compare(case: Case, real: MeasuredMemory, *, dtype: str = "float32") -> None:
+    """Without what is there before: weights, the optimiser's state, the batch."""
+    setting = replace(case.setting, dtype=dtype)
+    still, taught = walked(case.config, setting), walked(case.config, setting, learning=True)
+    step = max(taught.peak, update_bytes(case.config, setting, "adamw"))
+    assert near(taught.saved, real.saved, SAVED), (taught.saved, real.saved)
+    assert near(still.peak, real.peak_forward, PEAK), (still.peak, real.peak_forward)
+    assert near(step, real.peak_step, PEAK), (step, real.peak_step)
+
+
+def near(found: int, real: int, share: float) -> bool:
+    return abs(found - real) <= share * real
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """A kernel's scratch grows with the threads: one, so that it is the same everywhere."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    # Tried first under inference_mode a kernel counts as one that failed; inside of a checkpoint it spoils that.
+    trusted.cache_clear()
+    trusted("cpu", torch.float32)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", DAILY)
+def test_saved_and_peaks_of_every_kind(name: str) -> None:
+    case = CASES[name]()
+    compare(case, real_of(case).measured())
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_half_precision(name: str) -> None:
+    case = CASES[name]()
+    compare(case, real_of(case, dtype="bfloat16").measured(), dtype="bfloat16")
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_blocks_computed_again(name: str) -> None:
+    """Hooks do not see what a checkpoint holds: what is in use after the forward pass tells."""
+    case = CASES[name]()
+    real, again = real_of(case, checkpointing=True), walked(case.config, case.setting, learning=True, forgets=True)
+    real.step()
+    kept, peak = replayed(real.loss)[1], replayed(real.step)[0]
+    found = again.saved + again.aside - again.inputs
+    assert near(found, kept, 2 * SAVED), (found, kept)  # positions and masks of a few bytes each are in use, too
+    assert near(again.peak, peak, PEAK), (again.peak, peak)
+    assert again.saved < walked(case.config, case.setting, learning=True).saved
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_state_of_the_optimiser(kind: Any, dtype: str) -> None:
+    """All but a count of steps for each parameter."""
+    case = CASES["gpt"]()
+    model = fresh(case.config, dtype=getattr(torch, dtype))
+    real = Optimizer(list(model.named_parameters()), OptimConfig(kind=kind), master=dtype == "bfloat16").tensors()
+    held = sum(tensor.nbytes for name, tensor in real.items() if not name.endswith("/step"))
+    assert optimiser_state(case.config, Setting(dtype=dtype), kind) == held
+
+
+def test_a_process_holds_at_least_its_tensors() -> None:
+    real = real_of(CASES["gpt"]()).measured()
+    assert real.rss > real.peak_step > real.saved
+    assert real.as_json()["rss"] == real.rss
