@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headway.cost.price import price
     from headway.hub import load, save
     from headway.ops.attention import MECHANISMS, attend, weights
     from headway.ops.mask import (
@@ -48,6 +49,7 @@ PUBLIC = {
     "blocked": "headway.ops.mask",
     "load": "headway.hub",
     "save": "headway.hub",
+    "price": "headway.cost.price",
 }
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "blocked",
     "load",
     "save",
+    "price",
 ]
 
 

@@ -16,10 +16,12 @@ from headway.cli.mistakes import run
 # What `headway --help` says of each verb; `headway <verb> --help` shows the verb's own docstring.
 VERBS = {
     "train": "From data to a model that works: train, stop, resume.",
+    "plan": "Which model for this data, time and memory, and the command that trains it.",
     "eval": "Measure a model on data: loss, accuracy, F1, BLEU and chrF.",
     "runs": "List runs, compare them, draw their curves.",
     "mechanisms": "One table over all attention mechanisms: difference from the reference, price, time.",
     "bench": "Time headway beside its peers, in one run.",
+    "cost": "The price of a model before it runs: FLOPs, memory, depth, time.",
     "info": "A model as a tree: shapes, parameters, memory.",
     "convert": "Read a model and write it again, in another dtype.",
     "classify": "Classes of lines of text, or of pictures.",
@@ -33,10 +35,12 @@ HELP = """The Transformer on PyTorch: every attention mechanism behind one inter
 For example:
 
     headway train FILE           a model of one's own
+    headway plan TASK DATA       which size, batch and steps, and what they cost
     headway eval DIR DATA        how good a model is
     headway runs                 all runs, and their curves
     headway mechanisms           all mechanisms on one input
     headway bench attention      attention beside its peers
+    headway cost gpt2            what a model costs, before it runs
     headway info gpt2            a model as a tree
     headway convert DIR NEW      a model in another dtype
     headway classify DIR FILE    classes of lines of text, or of pictures

@@ -33,6 +33,7 @@ class Sheet:
     phases: dict[str, Cost]
     depth: dict[str, int]
     memory: Any = None
+    fits: tuple[Any, ...] = ()  # what fits into a memory that was asked for
     reach: Any = None
     bottleneck: Any = None
     time: Any = None

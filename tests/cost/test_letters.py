@@ -33,7 +33,7 @@ def in_letters(config: Frozen, letters: Letters, setting: Setting = SETTING) -> 
     assert lettered_config is not None
     length: Any = setting.length if fixed_length(config) else letters.of("L", setting.length)
     asked = replace(
-        setting, batch=letters.of("B", setting.batch), length=length, source=letters.of("M", setting.source)
+        setting, batch=letters.of("B", setting.batch), length=length, source=letters.of("M", setting.source_length)
     )
     return price_tree(lettered_config, asked)
 

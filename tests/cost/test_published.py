@@ -3,8 +3,8 @@
 import pytest
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, LanguageConfig, Rotary, StackConfig
-from headway.cost.asked import Asked
 from headway.cost.price import drafted
+from headway.cost.request import Asked
 from headway.models import count
 from headway.presets.gpt2 import gpt2
 from headway.presets.seeds import bare_block, udl_channels, udl_layer

@@ -4,9 +4,10 @@ import re
 
 import jaxtyping
 import pytest
+from torch import nn
 
-from headway.cost.asked import Asked
 from headway.cost.price import drafted
+from headway.cost.request import Asked
 from headway.cost.show.explain import explain_table, explain_text, explained
 from tests.cost.tiny import MODELS
 
@@ -71,3 +72,9 @@ def test_a_model_without_letters_shows_its_products_in_numbers() -> None:
     products = [step for step in steps if step.quantity == "MACs" and step.path.endswith("query")]
     assert products
     assert all(eval(_python(step.formula)) == step.value and "·" in step.formula for step in products)
+
+
+def test_a_traced_module_is_explained_in_numbers() -> None:
+    steps, numbers = explained(drafted(nn.Linear(3, 5), Asked(batch=2, length=7)))
+    assert numbers == {}
+    assert [(step.quantity, step.value) for step in steps[:2]] == [("parameters", 20), ("MACs", 210)]

@@ -4,14 +4,17 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from dataclasses import replace
 
 import jaxtyping
 import pytest
 
 import headway
-from headway.cost.asked import Asked, fixed_length
+from headway.cost.asked import fixed_length
+from headway.cost.limits import times
+from headway.cost.memory_fit import Fit
 from headway.cost.price import drafted
+from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
 from headway.cost.show.compare import compare, listed, totals
 from headway.cost.show.formats import comma_separated, escaped, latex, markdown
@@ -22,7 +25,10 @@ from headway.cost.show.report import merged, report, sentences, title
 from headway.cost.show.table import Amount, Table, plain, shown
 from headway.cost.show.text import text
 from headway.cost.show.units import units
+from headway.cost.show.verified import mistaken, verified_record, verified_table
+from headway.cost.verify import Check
 from tests.cost.tiny import MODELS
+from tests.cost.toy_machine import toy_machine
 
 KEYS = ["name", "params", "macs", "flops", "useful_flops", "other_flops", "memory", "depth", "reach", "bottleneck",
         "operations"]  # fmt: skip
@@ -37,12 +43,13 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[tuple[Sheet, Sheet]]:
+def both() -> tuple[Sheet, Sheet]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-        first = headway.price(MODELS["llama"], batch=2, length=7, name="llama", memory="1M")
+        first = headway.price(MODELS["llama"], batch=2, length=7, name="llama")
         second = headway.price(MODELS["seq2seq"], batch=2, length=5, source=7, name="seq2seq")
-    yield first, second
+    fit = Fit("batch", "step", 10**6, 5, 912345, 1012345)
+    return replace(first, fits=(fit,)), second
 
 
 @pytest.fixture
@@ -56,9 +63,9 @@ def other(both: tuple[Sheet, Sheet]) -> Sheet:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", ["bert-words", "recurrent", "vit", "davit", "bare"])
+@pytest.mark.parametrize("name", ["bert-words", "recurrent", "vit", "bare"])
 def test_the_record_of_every_kind(name: str) -> None:
-    sheet = headway.price(MODELS[name], length=5 if fixed_length(MODELS[name]) is None else None)
+    sheet = headway.price(MODELS[name], length=3 if fixed_length(MODELS[name]) is None else None)
     record = json.loads(json.dumps(as_json(sheet), allow_nan=False))
     assert set(record) == {*KEYS, *MORE}
     assert (record["params"], record["flops"]) == (sheet.params, 2 * record["macs"])
@@ -74,6 +81,8 @@ def test_a_report_holds_the_sums_in_full(sheet: Sheet) -> None:
     assert found.startswith("llama: language, batch 2, length 7, float32\n")
     for value in (sheet.params, sheet.macs, sheet.flops, sheet.useful_flops, sheet.executed_flops, sheet.other_flops):
         assert f"{value:,}" in found
+    assert "Fits into 1.0 MB" in found
+    assert re.search(r"largest batch +a training step +5 +912.3 kB", found)
     assert re.search(r"stack\.blocks\.attention\.query +×2 ", found)
     assert all(len(line) <= 200 for line in found.splitlines()[:-4])
 
@@ -131,8 +140,6 @@ def test_latex_escapes_what_it_would_read(sheet: Sheet) -> None:
 
 
 def test_html_escapes_names(sheet: Sheet) -> None:
-    from dataclasses import replace
-
     found = html(replace(sheet, name=NASTY, notes=(NASTY,)))
     assert "<i>" not in found
     assert "&lt;i&gt;" in found
@@ -179,3 +186,26 @@ def test_numbers_shrink_where_there_is_no_room(sheet: Sheet) -> None:
     assert f"{big.flops:,}" in wide.file.getvalue()  # type: ignore[attr-defined]
     assert f"{big.flops:,}" not in narrow.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, narrow.file.getvalue().splitlines())) <= 90  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_predicted_beside_measured(sheet: Sheet) -> None:
+    checks = [Check("parameters", 7, 7, "parameters"), Check("dense forward", 10, 12, "FLOPs"),
+              Check("saved", 1500.0, 1200.0, "bytes"), Check("forward", 0.001, 0.002, "seconds")]  # fmt: skip
+    found = text("", [verified_table(sheet, checks)])
+    rows = [line.split() for line in found.splitlines()[2:]]
+    assert rows[0] == ["parameters", "parameters", "7", "7", "0", "–"]
+    assert rows[1] == ["dense", "forward", "FLOPs", "10", "12", "2", "16.7", "%"]
+    assert rows[2] == ["saved", "bytes", "1.5", "kB", "1.2", "kB", "-300", "B", "-25.0", "%"]
+    assert rows[3] == ["forward", "seconds", "1.0", "ms", "2.0", "ms", "1.0", "ms", "50.0", "%"]
+    assert mistaken(checks) == ["dense forward"]
+    assert verified_record(sheet, checks)["checks"][1]["difference"] == 2
+
+
+def test_expected_times(sheet: Sheet) -> None:
+    found = times(sheet.config, sheet.operations, sheet.setting, 7, toy_machine())[0]
+    timed = replace(sheet, time=found)
+    made = next(one for one in report(timed) if one.title.startswith("Expected time"))
+    assert [row[0] for row in made.rows] == ["forward", "step", "prefill", "decode after 7"]
+    assert as_json(timed)["time"]["seconds"].keys() == {"forward", "step", "prefill", "decode"}
+    assert any(one.title == "Expected time" for one in compare([timed, sheet]))

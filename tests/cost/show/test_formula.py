@@ -3,9 +3,9 @@
 import pytest
 
 from headway.config import DaViTConfig
-from headway.cost.asked import Asked
 from headway.cost.letters import symbol
 from headway.cost.price import drafted
+from headway.cost.request import Asked
 from headway.cost.show.formula import formula_record, formula_table, formulas, remarks, values
 from headway.presets import preset
 from tests.cost.tiny import MODELS

@@ -1,0 +1,167 @@
+"""The views of `headway cost`: each makes tables, and one place prints them."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.cost.price import drafted, price
+from headway.cost.request import Asked
+from headway.cost.sheet import Sheet
+from headway.cost.show.compare import compare, listed, totals
+from headway.cost.show.explain import explain_table, explain_text
+from headway.cost.show.formula import formula_record, formula_table, remarks
+from headway.cost.show.output import TEXT, formatted, put
+from headway.cost.show.record import as_json
+from headway.cost.show.report import report, sentences, title
+from headway.cost.show.sweep import read_sweep, sweep_record, sweep_table, swept
+from headway.cost.show.table import Table, table
+from headway.cost.show.units import units
+
+if TYPE_CHECKING:
+    from headway.cli.cost import View
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was asked for on the command line, checked as far as it can be without a model."""
+
+    targets: tuple[str, ...]
+    given: dict[str, Any]
+    mode: str
+    view: "View"
+    kind: str
+    output: Path | None
+    memory: str | None
+
+
+def run(job: Job) -> int:
+    """The view that was asked for."""
+    return {"report": _report, "units": _units, "formula": _formula, "explain": _explain, "sweep": _sweep,
+            "verify": _verify, "machine": _machine}[job.mode](job)  # fmt: skip
+
+
+def _report(job: Job) -> int:
+    sheets = [price(target, **job.given, memory=job.memory, name=target) for target in job.targets]
+    if len(sheets) == 1:
+        sheet = sheets[0]
+        tables = [totals(sheet), *report(sheet)]
+        _print(job, title(sheet), tables, listed(sheets), as_json(sheet), sentences(sheet))
+    else:
+        _print(job, "", compare(sheets), listed(sheets), [as_json(sheet) for sheet in sheets])
+    _note(sheets)
+    return 0
+
+
+def _units(job: Job) -> int:
+    tables = units()
+    record = {one.title: [dict(zip(one.columns, row, strict=True)) for row in one.rows] for one in tables}
+    _print(job, "", tables, tables[0], record)
+    return 0
+
+
+def _formula(job: Job) -> int:
+    sheets = [drafted(target, Asked(**job.given), name=target) for target in job.targets]
+    tables = [formula_table(sheet) for sheet in sheets]
+    records = [formula_record(sheet) for sheet in sheets]
+    rows = [(sheet.name, *row) for sheet, one in zip(sheets, tables, strict=True) for row in one.rows]
+    flat = table("", ("model", *tables[0].columns), rows)
+    said = [line for sheet in sheets for line in remarks(sheet)]
+    _print(job, "", tables, flat, records[0] if len(records) == 1 else records, said)
+    return 0
+
+
+def _explain(job: Job) -> int:
+    sheets = [drafted(target, Asked(**job.given), name=target) for target in job.targets]
+    tables = [explain_table(sheet) for sheet in sheets]
+    if job.kind == TEXT:
+        put("\n".join(f"{title(sheet)}\n\n{explain_text(sheet)}" for sheet in sheets), job.output)
+        return 0
+    rows = [(sheet.name, *row) for sheet, one in zip(sheets, tables, strict=True) for row in one.rows]
+    flat = table("", ("model", *tables[0].columns), rows)
+    records = [dict(zip(flat.columns, row, strict=True)) for row in flat.rows]
+    _print(job, "", tables, flat, records)
+    return 0
+
+
+def _sweep(job: Job) -> int:
+    from headway.cost.show import plot as drawing
+
+    sweep = read_sweep(job.view.sweep or "")
+    if job.view.plot is not None:
+        drawing.require(job.view.plot)
+        if len(job.targets) > 1:
+            raise ValueError("--plot draws one model: name one target")
+    found = [swept(sweep, target, Asked(**job.given), name=target) for target in job.targets]
+    tables = [sweep_table(sweep, sheets) for sheets in found]
+    records = [one for sheets in found for one in sweep_record(sweep, sheets)]
+    rows = [(sheets[0].name, *row) for sheets, one in zip(found, tables, strict=True) for row in one.rows]
+    _print(job, "", tables, table("", ("model", *tables[0].columns), rows), records)
+    if job.view.plot is not None:
+        drawing.plot(sweep, found[0], job.view.plot)
+        print(f"plot: {job.view.plot}", file=sys.stderr)
+    return 0
+
+
+def _verify(job: Job) -> int:
+    """The model with random weights; what was predicted stands beside what was measured."""
+    from headway.cost.show.verified import check_room, mistaken, verified_record, verified_table
+    from headway.cost.verify import verify
+
+    for target in job.targets:
+        check_room(drafted(target, Asked(**job.given), name=target))
+    sheets = [price(target, **job.given, name=target) for target in job.targets]
+    checks = [list(verify(sheet)) for sheet in sheets]
+    tables = [verified_table(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
+    rows = [(sheet.name, *row) for sheet, one in zip(sheets, tables, strict=True) for row in one.rows]
+    records = [verified_record(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
+    flat = table("", ("model", *tables[0].columns), rows)
+    _print(job, "", tables, flat, records[0] if len(records) == 1 else records)
+    wrong = [f"{sheet.name}: {name}" for sheet, found in zip(sheets, checks, strict=True) for name in mistaken(found)]
+    for line in wrong:
+        print(f"note: a count that is exact differs, which is an error in headway: {line}", file=sys.stderr)
+    return int(bool(wrong))
+
+
+def _machine(job: Job) -> int:
+    from headway.cost.machine import measure
+
+    machine = measure(lambda line: print(line, file=sys.stderr, flush=True))
+    rows = [(dtype, machine.peak(dtype) / 1e9, machine.bandwidth(dtype) / 1e9, machine.ridge(dtype))
+            for dtype in machine.rates]  # fmt: skip
+    made = table(str(machine), ("dtype", "GFLOP/s", "GB/s", "FLOPs per byte at the ridge"), rows)
+    _print(job, "", [made], made, machine.as_json())
+    return 0
+
+
+def _print(job: Job, head: str, tables: Sequence[Table], flat: Table, record: Any, said: Sequence[str] = ()) -> None:
+    if job.kind != TEXT:
+        put(formatted(job.kind, record=record, tables=tables, flat=flat), job.output)
+    elif job.output is not None:
+        from headway.cost.show.text import text
+
+        put(text(head, tables, said), job.output)
+    else:
+        _show(head, tables, said)
+
+
+def _show(head: str, tables: Sequence[Table], said: Sequence[str]) -> None:
+    from rich.console import Console
+
+    from headway.cost.show.text import WIDE, show
+
+    console = Console()
+    # Piped into a file there is no width to fit, and numbers stand in full.
+    show(console if console.is_terminal else Console(width=WIDE), head, tables, said)
+
+
+def _note(sheets: Sequence[Sheet]) -> None:
+    """What is to be said besides, on stderr; what is true of several models is said once."""
+    said: dict[str, list[str]] = {}
+    for sheet in sheets:
+        for line in sheet.notes:
+            said.setdefault(line, []).append(sheet.name)
+    for line, names in said.items():
+        whose = "" if len(names) == len(sheets) else f"{', '.join(names)}: "
+        print(f"note: {whose}{line}", file=sys.stderr)

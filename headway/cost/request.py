@@ -1,0 +1,108 @@
+"""Sizes as somebody asked for them, made whole or refused: what a price needs to know before it is composed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headway.config import Extent, Frozen, VectorsConfig, nearest
+from headway.cost.asked import fixed_length, made_for, positions_of
+from headway.cost.phases import WRITERS
+from headway.cost.setting import BYTES, Setting
+from headway.ops.mask import Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The arguments of `headway.price`, as they were given."""
+
+    batch: int = 1
+    length: int | None = None
+    source: int | None = None
+    past: int | None = None
+    new: int | None = None
+    lengths: Sequence[int] | None = None
+    source_lengths: Sequence[int] | None = None
+    image: Extent | None = None
+    inputs: str | None = None
+    dtype: str = "float32"
+    optimiser: str = "adamw"
+    mask: Mask | None = None
+
+    def setting(self, config: Frozen) -> Setting:
+        """The size that a configuration is priced at; `past` is what the cache of a decoding step holds."""
+        _check_counts(config, self)
+        length = made_for(config) if self.length is None else self.length
+        _check_length(config, length, self.new or 0)
+        _check_lengths(self.lengths, self.batch, length, "lengths")
+        _check_lengths(self.source_lengths, self.batch, self.source or length, "source lengths")
+        return Setting(
+            batch=self.batch, length=length, source=self.source, past=_held(config, length, self.past),
+            lengths=_tuple(self.lengths), source_lengths=_tuple(self.source_lengths), mask=self.mask, dtype=self.dtype,
+        )  # fmt: skip
+
+
+def _check_counts(config: Frozen, asked: Asked) -> None:
+    """Refuse numbers below one (of tokens in a cache: below none), and what the model has no use for."""
+    kind = config.kind_or_name()
+    check_positive(batch=asked.batch, length=asked.length, source=asked.source)
+    if asked.inputs is not None:
+        raise ValueError("a model of ours knows what it reads: leave `inputs` out, and give batch and length")
+    if (asked.source or asked.source_lengths) and kind not in ("seq2seq", "recurrent"):
+        raise ValueError(f"a {kind} model reads no source: leave its length out")
+    if asked.lengths is not None and fixed_length(config) is not None:
+        raise ValueError(f"rows of a {kind} model are never padded: leave their lengths out")
+    for name, count in (("past", asked.past), ("new", asked.new)):
+        if count is not None and count < 0:
+            raise ValueError(f"{name} is at least 0, not {count}")
+        if count and kind not in WRITERS:
+            raise ValueError(f"a {kind} model writes no tokens one after the other: leave `{name}` out")
+
+
+def check_positive(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"{name} is at least 1, not {count}")
+
+
+def _check_length(config: Frozen, length: int, new: int) -> None:
+    """Refuse a text that the model has no positions for."""
+    fixed, table = fixed_length(config), positions_of(config)
+    if fixed is not None and length != fixed:
+        what = "grid" if isinstance(config, VectorsConfig) else "image"
+        raise ValueError(f"the model's {what} has {fixed:,} positions, not {length:,}: leave the length out")
+    if table is not None and length > table:
+        raise ValueError(f"this model has {table:,} positions, too few for a length of {length:,}")
+    if table is not None and new and length + new - 1 > table:
+        raise ValueError(
+            f"this model has {table:,} positions: a prompt of {length:,} leaves room for {table - length + 1:,} new "
+            f"tokens, not {new:,}"
+        )
+
+
+def _check_lengths(lengths: Sequence[int] | None, batch: int, longest: int, what: str) -> None:
+    """Refuse lengths of rows that are not those of the batch."""
+    if lengths is None:
+        return
+    if len(lengths) != batch:
+        raise ValueError(f"{what} of {len(lengths)} rows do not fit a batch of {batch}")
+    wrong = [one for one in lengths if not 1 <= one <= longest]
+    if wrong:
+        raise ValueError(f"{what}: a row has 1 to {longest:,} tokens, not {wrong[0]:,}")
+
+
+def _held(config: Frozen, length: int, past: int | None) -> int:
+    """Tokens in the cache of a decoding step: the text, but for its last where the table of positions ends there."""
+    if config.kind_or_name() not in WRITERS:
+        return 0
+    table = positions_of(config)
+    if past is not None and table is not None and past + 1 > table:
+        raise ValueError(f"this model has {table:,} positions: {past:,} in the cache leave none for another token")
+    return past or (length - 1 if table == length else length)
+
+
+def _tuple(values: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def check_dtype(dtype: str) -> None:
+    if dtype not in BYTES:
+        raise ValueError(f"there is no dtype {dtype!r}{nearest(dtype, BYTES)}; there are {', '.join(BYTES)}")

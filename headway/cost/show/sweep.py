@@ -1,0 +1,144 @@
+"""A model at many sizes: a table with a row for each."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headway.config import Frozen, nearest
+from headway.cost.asked import whole
+from headway.cost.limits import limits
+from headway.cost.memory import memory_of
+from headway.cost.price import drafted, found_in
+from headway.cost.request import Asked
+from headway.cost.resize import resized
+from headway.cost.sheet import Sheet
+from headway.cost.show.table import BYTES, Amount, Cell, Table, table
+
+SETTINGS = ("length", "source_length", "batch", "past", "new")
+CONFIGS = ("width", "layers")
+MOST = 1000  # sizes in one sweep
+
+_RANGE = re.compile(r"([a-z_-]+)=(\d+)\.\.(\d+)(?::(\d+))?")
+_LIST = re.compile(r"([a-z_-]+)=(\d+(?:,\d+)*)")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A name and its values.
+
+    >>> read_sweep("length=128..1024").values
+    (128, 256, 512, 1024)
+    """
+
+    name: str
+    values: tuple[int, ...]
+
+
+def read_sweep(text: str) -> Sweep:
+    """`length=128..65536` doubles, `length=128..1024:128` counts up by 128, `width=64,100` names them.
+
+    >>> read_sweep("batch=1..7:3").values, read_sweep("width=64,96").values
+    ((1, 4, 7), (64, 96))
+    """
+    ranged, listed = _RANGE.fullmatch(text), _LIST.fullmatch(text)
+    found = ranged or listed
+    if found is None:
+        raise ValueError(
+            f"a sweep is NAME=FIRST..LAST (doubling), NAME=FIRST..LAST:STEP or NAME=A,B,C, for example "
+            f"length=128..65536; not {text!r}"
+        )
+    name = found[1].replace("-", "_")
+    if name not in (*SETTINGS, *CONFIGS):
+        known = (*SETTINGS, *CONFIGS)
+        raise ValueError(f"there is no sweep over {found[1]}{nearest(name, known)}; there are {', '.join(known)}")
+    values = _values(ranged, text) if ranged else tuple(int(one) for one in found[2].split(","))
+    return Sweep(name, _fewer(values))
+
+
+def _values(found: re.Match[str], text: str) -> tuple[int, ...]:
+    first, last, step = int(found[2]), int(found[3]), found[4]
+    if not 1 <= first <= last or step == "0":
+        raise ValueError(f"a sweep goes upwards from at least 1, in steps of at least 1; not {text!r}")
+    if step is not None:
+        return _fewer(range(first, last + 1, int(step)))
+    return tuple(_doubled(first, last))
+
+
+def _fewer(values: Sequence[int]) -> tuple[int, ...]:
+    if len(values) > MOST:
+        raise ValueError(f"a sweep of {len(values):,} sizes is too long: at most {MOST:,}")
+    return tuple(values)
+
+
+def _doubled(first: int, last: int) -> Iterator[int]:
+    while first <= last:
+        yield first
+        first *= 2
+
+
+def swept(sweep: Sweep, target: Any, asked: Asked, *, name: str) -> list[Sheet]:
+    """A sheet for each size, everything else as it was asked; refused before any of them is finished."""
+    return [_finished(sheet, asked) for sheet in list(_drafts(sweep, target, asked, name))]
+
+
+def _drafts(sweep: Sweep, target: Any, asked: Asked, name: str) -> Iterator[Sheet]:
+    config = found_in(target)
+    if sweep.name in CONFIGS and not isinstance(config, Frozen):
+        raise ValueError(f"{name} is a module of its own: only a configuration has another {sweep.name}")
+    field = {"source_length": "source"}.get(sweep.name, sweep.name)
+    for value in sweep.values:
+        if sweep.name in CONFIGS:
+            yield drafted(resized(whole(config), sweep.name, value), asked, name=name)
+        else:
+            yield drafted(config, replace(asked, **{field: value}), name=name)
+
+
+def _finished(sheet: Sheet, asked: Asked) -> Sheet:
+    """Without the sizes at which the bottleneck changes, which are the same in all rows."""
+    memory, setting = sheet.memory, replace(sheet.setting, past=0)
+    if sheet.config is not None:
+        memory = memory_of(sheet.config, setting, optimiser=asked.optimiser, new=asked.new or 0)
+    return replace(sheet, bottleneck=limits(sheet.operations, None, setting), memory=memory)
+
+
+def sweep_table(sweep: Sweep, sheets: Sequence[Sheet]) -> Table:
+    """Sizes down, quantities across."""
+    rows = [(value, *map(_cell, row(sheet).items())) for value, sheet in zip(sweep.values, sheets, strict=True)]
+    first = sweep.name.replace("_", " ")
+    return table(f"{sheets[0].name} over {first}", (first, *row(sheets[0])), rows)
+
+
+def _cell(item: tuple[str, Any]) -> Cell:
+    name, value = item
+    return Amount(value, BYTES) if name.startswith("peak") and value is not None else value
+
+
+def row(sheet: Sheet) -> dict[str, Any]:
+    """What is compared over sizes."""
+    return {
+        "parameters": sheet.params,
+        "dense MACs": sheet.macs,
+        "dense FLOPs": sheet.flops,
+        "useful FLOPs": sheet.useful_flops,
+        "executed FLOPs": sheet.executed_flops,
+        "other FLOPs": sheet.other_flops,
+        "depth": sheet.depth["tree"],
+        "peak forward": None if sheet.memory is None else sheet.memory.peak_forward,
+        "peak step": None if sheet.memory is None else sheet.memory.peak_step,
+        "bottleneck": None if sheet.bottleneck is None else sheet.bottleneck.now.part,
+    }
+
+
+def sweep_record(sweep: Sweep, sheets: Sequence[Sheet]) -> list[dict[str, Any]]:
+    """For programs: one object for each size."""
+    return [
+        {"name": sheet.name, sweep.name: value, **{_key(name): one for name, one in row(sheet).items()}}
+        for value, sheet in zip(sweep.values, sheets, strict=True)
+    ]
+
+
+def _key(name: str) -> str:
+    return {"parameters": "params", "dense MACs": "macs", "dense FLOPs": "flops"}.get(
+        name, name.replace(" ", "_").lower()
+    )
