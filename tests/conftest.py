@@ -5,8 +5,9 @@
 
 import os
 import sys
-from collections.abc import Generator
-from pathlib import Path
+from collections.abc import Generator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import TypeVar
 
 import pytest
@@ -16,19 +17,19 @@ from jaxtyping import install_import_hook
 
 assert "headway" not in sys.modules, "headway was imported before its annotations could be checked"
 
-# A trace meets every operation that torch dispatches: checks on its small functions would take most of a test's time.
-UNCHECKED = {"trace"}
+
+class Unchecked:
+    """Imports these as they are: they meet every operation of a model, and checks on their small functions would take
+    most of a test's time."""
+
+    names = ("headway.cost.trace", "headway.cost.memory")
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path) if name.startswith(self.names) else None
 
 
-def checked() -> list[str]:
-    """Everything of headway whose annotations are checked: all of its parts, and of cost all but the trace."""
-    package = Path(__file__).parent.parent / "headway"
-    inner = {path.stem for path in (package / "cost").iterdir() if path.stem.isidentifier()} - UNCHECKED
-    parts = {path.stem for path in package.iterdir() if path.stem.isidentifier()} - {"cost", "__main__"}
-    return sorted([f"headway.{part}" for part in parts] + [f"headway.cost.{part}" for part in inner])
-
-
-install_import_hook(checked(), "beartype.beartype")
+install_import_hook("headway", "beartype.beartype")
+sys.meta_path.insert(0, Unchecked())
 
 settings.register_profile(
     "headway", deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.too_slow]

@@ -6,9 +6,9 @@ Nothing here is worth a run: whatever goes wrong with a price is said in one lin
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from headway.app.price_measured import Watch
-from headway.app.price_run import RunPrice, price_run
-from headway.app.price_show import closing, opening, write
+from headway.app.price.measured import Watch
+from headway.app.price.run import RunPrice, price_run
+from headway.app.price.show import closing, opening, write
 from headway.train.local import local
 from headway.train.loop import Event, Run
 from headway.train.work import Place, Work

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from headway.bench.clock import Timing, compare, lap, quiet
-from headway.cost.machine import processor
+from headway.cost.time.machine import processor
 
 NOISY = 0.10  # relative spread, or drift of the reference between start and end, above which times prove little
 SIDES = (256, 1024, 1536)  # of the matrices multiplied

@@ -19,11 +19,11 @@ from headway.bench.run import Run
 from headway.bench.steps import SIZES, Size, headway_step
 from headway.config import Frozen, LanguageConfig, Special
 from headway.config.base import sides
-from headway.cost.machine import Machine, measure, stored
-from headway.cost.models import price_tree
+from headway.cost.compose import price_tree
 from headway.cost.part import lines
 from headway.cost.setting import Setting
 from headway.cost.time import predict
+from headway.cost.time.machine import Machine, measure, stored
 from headway.models import fresh
 from headway.presets import preset
 

@@ -125,7 +125,7 @@ def _verify(job: Job) -> int:
 
 
 def _machine(job: Job) -> int:
-    from headway.cost.machine import measure
+    from headway.cost.time.machine import measure
 
     machine = measure(lambda line: print(line, file=sys.stderr, flush=True))
     rows = [(dtype, machine.peak(dtype) / 1e9, machine.bandwidth(dtype) / 1e9, machine.ridge(dtype))

@@ -11,7 +11,7 @@ from headway.config.base import nearest
 from headway.config.train import TrainConfig
 
 if TYPE_CHECKING:
-    from headway.cost.machine import Machine
+    from headway.cost.time.machine import Machine
 
 ALIKE = {"generate": "language", "translate": "seq2seq", "classification": "classify", "vision": "images"}
 
@@ -56,7 +56,7 @@ def plan(
         One object instead of a table.
     """
     _check(task, data)
-    from headway.app.plan_units import read_seconds
+    from headway.app.plan.units import read_seconds
     from headway.app.settings import merged, resolve
 
     seconds = read_seconds(budget)
@@ -67,7 +67,7 @@ def plan(
     config = resolve(given)
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.plan import Wanted, make_plan
-    from headway.app.plan_show import as_json, text_of
+    from headway.app.plan.show import as_json, text_of
 
     wanted = Wanted(seconds, _bytes(memory), _machine())
     found = make_plan(config, given, wanted)
@@ -90,7 +90,7 @@ def _check(task: str, data: tuple[str, ...]) -> None:
 
 
 def _bytes(memory: str | None) -> int | None:
-    from headway.cost.memory_fit import read_bytes
+    from headway.cost.memory.fit import read_bytes
 
     if memory is not None:
         return read_bytes(memory)
@@ -101,7 +101,7 @@ def _bytes(memory: str | None) -> int | None:
 
 
 def _machine() -> "Machine":
-    from headway.cost.machine import measure, stored
+    from headway.cost.time.machine import measure, stored
 
     found, _ = stored()
     if found is not None:

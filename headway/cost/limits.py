@@ -7,13 +7,13 @@ from typing import Any
 
 from headway.config import Frozen
 from headway.cost.asked import fixed_length
-from headway.cost.machine import Machine
-from headway.cost.models import price_tree
+from headway.cost.compose import price_tree
 from headway.cost.part import Line, lines
 from headway.cost.phases import WRITERS
 from headway.cost.resize import grain, resized
 from headway.cost.setting import Setting
 from headway.cost.time import PROJECTIONS, SCORES, Bottleneck, bottleneck, group, predict, shares
+from headway.cost.time.machine import Machine
 from headway.sizes import Number
 
 # Beyond this size nothing is looked for.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headway.config import Frozen
-from headway.cost.models import price_tree
+from headway.cost.compose import price_tree
 from headway.cost.optimiser import optimiser_cost
 from headway.cost.part import backward, forward, parameters
 from headway.cost.setting import Setting

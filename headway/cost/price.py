@@ -16,14 +16,14 @@ from torch import nn
 from headway.config import Extent, Frozen
 from headway.cost.asked import fixed_length, pictured, whole
 from headway.cost.limits import limits, times
-from headway.cost.machine import stored
 from headway.cost.memory import WRITERS, memory_of
-from headway.cost.memory_fit import Fit, largest, read_bytes
+from headway.cost.memory.fit import Fit, largest, read_bytes
 from headway.cost.phases import phases
 from headway.cost.reach import reach
 from headway.cost.request import Asked, check_dtype
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet, sheet_of
+from headway.cost.time.machine import stored
 from headway.hub.target import Function, is_model, resolve
 from headway.ops.mask import Mask
 

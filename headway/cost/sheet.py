@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.config import Frozen
-from headway.cost.models import price_tree
+from headway.cost.compose import price_tree
 from headway.cost.part import Line, Part, depth, gathered, lines
 from headway.cost.phases import phases
 from headway.cost.setting import Setting

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headway.cost.compose import price_tree
 from headway.cost.executed import counter
 from headway.cost.inputs import real_inputs
-from headway.cost.models import price_tree
 from headway.cost.part import backward, forward
 from headway.cost.plain import plain
 from headway.cost.sheet import Sheet
+from headway.cost.verify_more import cache, memory, reached, seconds
 from headway.models import fresh, parameters
 
 
@@ -22,12 +23,12 @@ class Check:
     """One figure before and after. unit: parameters, FLOPs, bytes, positions, seconds."""
 
     name: str
-    predicted: float
-    measured: float
+    predicted: int | float
+    measured: int | float
     unit: str
 
     @property
-    def difference(self) -> float:
+    def difference(self) -> int | float:
         """Measured less predicted."""
         return self.measured - self.predicted
 
@@ -47,17 +48,21 @@ def verify(sheet: Sheet, model: nn.Module | None = None) -> Iterator[Check]:
     """
     if sheet.config is None:
         raise ValueError(f"{sheet.name} was priced by a trace of itself: there is no second count to compare with")
-    model = fresh(sheet.config, dtype=getattr(torch, sheet.setting.dtype)) if model is None else model
-    inputs = real_inputs(sheet.config, replace(sheet.setting, past=0))
-    yield Check("parameters", sheet.params, parameters(model), "parameters")
-    yield from _flops(sheet, model, inputs)
+    bare = replace(sheet.setting, past=0, lengths=None, source_lengths=None, mask=None, training=False)
+    sheet = replace(sheet, setting=bare)
+    real: nn.Module = fresh(sheet.config, dtype=getattr(torch, bare.dtype)) if model is None else model
+    inputs = real_inputs(sheet.config, bare)
+    yield Check("parameters", sheet.params, parameters(real), "parameters")
+    yield from _flops(sheet, real, inputs)
+    for found in (memory, cache, reached, seconds):
+        yield from (Check(*one) for one in found(sheet, real, inputs))
 
 
 def _flops(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Check]:
     """Dense products on the plain path, executed ones on the fast path, forwards and backwards."""
     assert sheet.config is not None
-    setting = replace(sheet.setting, past=0, lengths=None, source_lengths=None, mask=None)
-    still, taught = (price_tree(sheet.config, replace(setting, training=training)) for training in (False, True))
+    trees = [price_tree(sheet.config, replace(sheet.setting, training=training)) for training in (False, True)]
+    still, taught = trees
     with plain(model), torch.enable_grad():
         ahead, back = _counted(model, inputs, lambda: FlopCounterMode(display=False))
     yield Check("dense forward", 2 * forward(still).dense, ahead, "FLOPs")
@@ -70,7 +75,6 @@ def _flops(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterat
 
 def _counted(model: nn.Module, inputs: tuple[Tensor, ...], make: Callable[[], FlopCounterMode]) -> tuple[int, int]:
     """FLOPs of the products of one pass, and of its way back."""
-    model(*(one[:1] for one in inputs))  # what is looked up once is looked up before
     with make() as ahead:
         out = model(*inputs)
     with make() as back:

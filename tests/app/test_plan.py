@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from headway.app import plan, plan_data, plan_sizes
+from headway.app import plan
 from headway.app.plan import LEAST, Plan, make_plan
-from headway.app.plan_candidate import DATA, ENOUGH, PASSES, SHARE, TIME, Wanted
-from headway.app.plan_command import command_of
-from headway.app.plan_data import Known, look
-from headway.app.plan_show import as_json, text_of
-from headway.app.plan_sizes import LADDER, choices, length_for
-from headway.app.plan_units import read_seconds
+from headway.app.plan import data as plan_data
+from headway.app.plan import sizes as plan_sizes
+from headway.app.plan.candidate import DATA, ENOUGH, PASSES, SHARE, TIME, Wanted
+from headway.app.plan.command import command_of
+from headway.app.plan.data import Known, look
+from headway.app.plan.show import as_json, text_of
+from headway.app.plan.sizes import LADDER, choices, length_for
+from headway.app.plan.units import read_seconds
 from headway.app.settings import merged, resolve
 from headway.cli import main
 from headway.config.train import TokenizerConfig, TrainConfig

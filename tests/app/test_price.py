@@ -10,11 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from headway.app import bill, price_measured
+from headway.app import bill
+from headway.app.price import measured as price_measured
 from headway.app.price import step_price
-from headway.app.price_measured import Watch
-from headway.app.price_muon import muon_lines
-from headway.app.price_setting import setting_of, typical
+from headway.app.price.measured import Watch
+from headway.app.price.muon import muon_lines
+from headway.app.price.setting import setting_of, typical
 from headway.app.report import report
 from headway.cli import main
 from headway.config.train import TrainConfig

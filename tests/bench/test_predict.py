@@ -9,7 +9,7 @@ from headway.bench import predict as work
 from headway.bench.clock import Timing
 from headway.bench.machine import Machine
 from headway.bench.run import Run
-from headway.cost.models import price_tree
+from headway.cost.compose import price_tree
 from headway.cost.part import lines
 from headway.cost.setting import Setting
 from headway.cost.time import predict

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.app import plan_sizes
+from headway.app.plan import sizes as plan_sizes
 from headway.cli import main
-from headway.cost import machine as machines
+from headway.cost.time import machine as machines
 from tests.app.machine_by_hand import machine, remember
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from headway.config import AttentionConfig, Frozen, Linear, Local
+from headway.cost.compose import price_tree
+from headway.cost.compose.layers import core_price
 from headway.cost.executed import counter
 from headway.cost.inputs import real_inputs
-from headway.cost.layers import core_price
-from headway.cost.models import price_tree
 from headway.cost.part import backward, forward, lines
 from headway.cost.setting import Setting
 from headway.models import fresh

@@ -8,9 +8,9 @@ import sympy
 from headway.config import AttentionConfig
 from headway.config.base import sides
 from headway.config.vision import DaViTConfig, VisionConfig
+from headway.cost.compose import price_tree
+from headway.cost.compose.layers import attention_part
 from headway.cost.inputs import real_inputs
-from headway.cost.layers import attention_part
-from headway.cost.models import price_tree
 from headway.cost.part import depth
 from headway.cost.plain import plain
 from headway.cost.setting import Setting

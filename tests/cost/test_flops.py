@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from headway.cost.compose import price_tree
 from headway.cost.executed import counter
 from headway.cost.inputs import real_inputs
-from headway.cost.models import price_tree
 from headway.cost.part import backward, forward, parameters
 from headway.cost.plain import plain
 from headway.cost.setting import Setting

@@ -7,8 +7,8 @@ import sympy
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Linear, Local, StackConfig
 from headway.config.vectors import VectorsConfig
-from headway.cost.layers import attention_part
-from headway.cost.models import price_tree
+from headway.cost.compose import price_tree
+from headway.cost.compose.layers import attention_part
 from headway.cost.part import backward, forward, lines, parameters
 from headway.cost.phases import generated, phases
 from headway.cost.setting import Setting

@@ -8,8 +8,8 @@ import pytest
 
 from headway.config import Frozen
 from headway.cost.asked import fixed_length
+from headway.cost.compose import price_tree
 from headway.cost.letters import Letters, lettered, symbol
-from headway.cost.models import price_tree
 from headway.cost.part import Line, depth, lines
 from headway.cost.setting import Setting
 from headway.cost.show.report import merged

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from headway.config import Frozen
+from headway.cost.compose import price_tree
 from headway.cost.limits import Limits, limits, times
-from headway.cost.models import price_tree
 from headway.cost.part import lines
 from headway.cost.resize import grain, resized
 from headway.cost.setting import Setting

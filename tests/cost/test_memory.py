@@ -8,10 +8,10 @@ import torch
 
 from headway.config import Linear, Local
 from headway.cost.memory import Memory, memory_of, peak
-from headway.cost.memory_cache import cache_bytes
-from headway.cost.memory_fit import _searched, largest, read_bytes
-from headway.cost.memory_tape import Tape
-from headway.cost.memory_walk import entries_of
+from headway.cost.memory.cache import cache_bytes
+from headway.cost.memory.fit import _searched, largest, read_bytes
+from headway.cost.memory.tape import Tape
+from headway.cost.memory.walk import entries_of
 from headway.cost.setting import Setting
 from headway.models import count, fresh
 from headway.nn.block import BlockState

@@ -10,9 +10,9 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 from headway.config.train import OptimConfig
-from headway.cost.memory_measured import MeasuredMemory, measured, replayed
-from headway.cost.memory_optimiser import optimiser_state, update_bytes
-from headway.cost.memory_walk import walked
+from headway.cost.memory.measured import MeasuredMemory, measured, replayed
+from headway.cost.memory.optimiser import optimiser_state, update_bytes
+from headway.cost.memory.walk import walked
 from headway.cost.setting import Setting
 from headway.models import fresh
 from headway.ops.attention.fused import trusted

@@ -27,11 +27,11 @@ from headway.config import (
     StackConfig,
     VisionConfig,
 )
-from headway.cost import reach_sets
 from headway.cost.reach import Reach, reach
-from headway.cost.reach_models import Texts, layers_of
-from headway.cost.reach_selected import selected_layers
-from headway.cost.reach_sets import Axis, Boxes, Table
+from headway.cost.reach import sets as reach_sets
+from headway.cost.reach.models import Texts, layers_of
+from headway.cost.reach.selected import selected_layers
+from headway.cost.reach.sets import Axis, Boxes, Table
 from headway.ops.mask import allowed, packed, padding
 from headway.presets import preset
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Seq2SeqConfig, StackConfig
 from headway.cost.reach import argmax_bound, reach
-from headway.cost.reach_argmax import attained, attaining, circle
+from headway.cost.reach.argmax import attained, attaining, circle
 from headway.nn.block import Context
 from headway.ops.mask import causal
 

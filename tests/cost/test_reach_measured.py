@@ -28,8 +28,8 @@ from headway.config import (
     VisionConfig,
 )
 from headway.cost.reach import reach
-from headway.cost.reach_measured import measured, measured_layers
-from headway.cost.reach_models import Texts, layers_of
+from headway.cost.reach.measured import measured, measured_layers
+from headway.cost.reach.models import Texts, layers_of
 from headway.models import fresh
 from headway.ops.mask import Mask, allowed, dilated, packed, padding
 

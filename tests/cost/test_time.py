@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from headway.cost.models import price_tree
+from headway.cost.compose import price_tree
 from headway.cost.part import Line, lines
-from headway.cost.rates import Grid
 from headway.cost.setting import Setting
 from headway.cost.time import (
     HEAD,
@@ -22,7 +21,8 @@ from headway.cost.time import (
     predict,
     shares,
 )  # fmt: skip
-from headway.cost.time_kernels import PHASES, Held
+from headway.cost.time.kernels import PHASES, Held
+from headway.cost.time.rates import Grid
 from headway.ops.activation import activation_price
 from headway.ops.attention.price import PLAIN, softmax_operation
 from headway.ops.linear import linear_price

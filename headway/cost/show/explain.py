@@ -6,8 +6,8 @@ from math import prod
 from typing import Any
 
 from headway.cost.asked import fixed_length
+from headway.cost.compose import price_tree
 from headway.cost.letters import Letters, lettered, symbol
-from headway.cost.models import price_tree
 from headway.cost.part import Line, Part, depth, lines
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet

@@ -10,8 +10,8 @@ from typing import Any
 
 from headway.config import DaViTConfig, Frozen, Local
 from headway.cost.asked import fixed_length
+from headway.cost.compose import price_tree
 from headway.cost.letters import symbol
-from headway.cost.models import price_tree
 from headway.cost.part import Part, depth, forward, parameters
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet

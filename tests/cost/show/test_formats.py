@@ -12,7 +12,7 @@ import pytest
 import headway
 from headway.cost.asked import fixed_length
 from headway.cost.limits import times
-from headway.cost.memory_fit import Fit
+from headway.cost.memory.fit import Fit
 from headway.cost.price import drafted
 from headway.cost.request import Asked
 from headway.cost.sheet import Sheet

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from headway.ops.attention import additive, neighbours, softmax
+from headway.ops.attention import additive, neighbours, price, softmax
 
 
 def force_tiles(patch: pytest.MonkeyPatch, rows: int = 4) -> list[int]:
@@ -25,6 +25,7 @@ def force_tiles(patch: pytest.MonkeyPatch, rows: int = 4) -> list[int]:
         counting(module)
         patch.setattr(module, "ROWS", rows)
     patch.setattr(neighbours, "ROWS", rows)
+    patch.setattr(price, "ROWS", rows)
     patch.setattr(softmax, "SMALL", 0)
     patch.setattr(additive, "_HIDDEN", 1)
     return counted

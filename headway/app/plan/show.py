@@ -1,0 +1,68 @@
+"""A plan for people and for programs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.app.plan import Plan
+from headway.app.plan.candidate import MEMORY, Candidate, Wanted
+from headway.app.plan.data import Known
+from headway.page import duration, short
+
+HEADS = (
+    "", "width", "layers", "heads", "parameters", "batch", "memory", "a step", "steps", "time", "tokens",
+    "per parameter", "passes", "FLOPs",
+)  # fmt: skip
+SIZES = ("width", "layers", "heads")
+
+
+def text_of(plan: Plan) -> Iterator[str]:
+    """Lines: the data, a table of sizes, the reason, the command."""
+    yield _data(plan.known)
+    yield ""
+    rows = [HEADS, *(_cells(one, marked=one is plan.best) for one in plan.candidates)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADS))]
+    for row in rows:
+        yield "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from ("", f"* {plan.why}", "", plan.command)
+
+
+def _data(known: Known) -> str:
+    if known.pictures is not None:
+        p = known.pictures
+        return f"{p.count:,} images of {p.size[0]} x {p.size[1]} pixels, {len(p.labels)} classes"
+    rows = "" if known.rows is None else f"{'' if known.complete else 'about '}{known.rows:,} rows, "
+    size = 0 if known.tokenizer is None else known.tokenizer.size
+    classes = f", {len(known.labels)} classes" if known.labels else ""
+    return f"{rows}about {known.tokens:,} tokens, {size:,} different ones{classes}"
+
+
+def _cells(one: Candidate, *, marked: bool) -> tuple[str, ...]:
+    sizes = [_size(getattr(one.choice, name)) for name in SIZES]
+    start = ("*" if marked else "", *sizes, f"{one.price.parameters:,}", str(one.batch), f"{short(one.price.memory)}B")
+    if one.limit == MEMORY:
+        return (*start, "too large", *["–"] * 6)
+    step = f"{1e3 * one.seconds:.3g} ms" if one.seconds < 1 else f"{one.seconds:.3g} s"
+    spent = (step, f"{one.steps:,}", duration(one.steps * one.seconds))
+    return (*start, *spent, short(one.tokens), f"{one.ratio:,.3g}", f"{one.passes:,.1f}", short(one.flops))
+
+
+def _size(value: int | None) -> str:
+    return "–" if value is None else str(value)
+
+
+def as_json(plan: Plan, wanted: Wanted) -> dict[str, Any]:
+    """A plan in numbers."""
+    known = plan.known
+    rows = [_row(one) | {"recommended": one is plan.best} for one in plan.candidates]
+    data = {"tokens": known.tokens, "rows": known.rows, "exact": known.exact, "classes": len(known.labels) or None}
+    spent = {"budget": wanted.seconds, "memory": wanted.memory, "machine": str(wanted.machine)}
+    return {"data": data, **spent, "candidates": rows, "why": plan.why, "command": plan.command}
+
+
+def _row(one: Candidate) -> dict[str, Any]:
+    return {name: getattr(one.choice, name) for name in (*SIZES, "dropout")} | {
+        "parameters": one.price.parameters, "parameters_outside_embeddings": one.price.inner, "batch": one.batch,
+        "length": one.length, "memory": one.price.memory, "seconds_per_step": one.seconds, "steps": one.steps,
+        "seconds": one.steps * one.seconds, "tokens": one.tokens, "tokens_per_parameter": one.ratio,
+        "passes": one.passes, "flops": one.flops, "limit": one.limit,
+    }  # fmt: skip

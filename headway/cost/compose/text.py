@@ -1,0 +1,164 @@
+"""Prices of models that read one text: language, masked, sentence, vectors."""
+
+from dataclasses import replace
+
+from headway.config import LanguageConfig
+from headway.config.masked import MaskedConfig
+from headway.config.sentence import SentenceConfig
+from headway.config.vectors import VectorsConfig
+from headway.cost.compose.layers import entering, leaving, stack_part
+from headway.cost.part import Part, beside, leaf, series
+from headway.cost.setting import Setting
+from headway.ops.activation import activation_price
+from headway.ops.linear import linear_price
+from headway.ops.loss import loss_price
+from headway.ops.move import add_price, dropout_price, lookup_price, scale_price
+from headway.ops.norm import norm_price
+from headway.sizes import Number, Operation, other
+from headway.steps import POSITIONS, Each, Sum
+
+
+def language(c: LanguageConfig, setting: Setting) -> Part:
+    """Embed, stack, head; while training the loss too."""
+    width, out = entering(c.stack.block), leaving(c.stack.block)
+    asked = setting.batch * setting.asked
+    return series(
+        "",
+        embed("", c.vocabulary, width, setting.rows, positions=c.positions, length=c.length),
+        dropped("dropout", setting, setting.rows * width, c.stack.block.dropout),
+        stack_part("stack", c.stack, setting),
+        leaf("head", linear_price(asked, out, c.vocabulary, bias=False, own=not c.tied)),
+        leaf("loss", loss_price(asked, c.vocabulary)) if setting.training else None,
+    )
+
+
+def embed(
+    name: str, vocabulary: Number, width: Number, rows: Number, *, positions: str, length: Number | None = None,
+    own: bool = True,
+) -> Part:  # fmt: skip
+    """tokens[t] + positions[p]; a learned table has `length` rows, sinusoids are made beforehand."""
+    words = leaf("tokens", lookup_price(rows, vocabulary, width, own=own))
+    if positions == "none":
+        return series(name, words)
+    table = leaf("positions", lookup_price(rows, length, width)) if positions == "learned" else None
+    return series(name, beside("", words, table), leaf("positions_sum", add_price(rows * width)))
+
+
+def dropped(name: str, setting: Setting, entries: Number, share: float) -> Part | None:
+    return leaf(name, dropout_price(entries)) if setting.training and share else None
+
+
+def unused(part: Part | None) -> Part | None:
+    """Parameters that the model has and this pass does not run."""
+    return None if part is None else replace(part, again=0)
+
+
+def masked(c: MaskedConfig, setting: Setting) -> Part:
+    """Words, positions and sentences embedded, a norm, the stack, and the head that the model is for."""
+    return series(
+        "",
+        _read(c, setting),
+        *_heads(c, setting),
+        leaf("loss", loss_price(*_scores(c, setting))) if setting.training and _purpose(c) else None,
+    )
+
+
+def _read(c: MaskedConfig, setting: Setting) -> Part:
+    block, rows = c.stack.block, setting.rows
+    width = entering(block)
+    words = embed("", c.vocabulary, width, rows, positions="learned", length=c.length)
+    return series(
+        "",
+        beside("", words, leaf("types", lookup_price(rows, c.types, width))),
+        leaf("types_sum", add_price(rows * width)),
+        leaf("norm", norm_price(block.norm, rows, width)),
+        dropped("dropout", setting, rows * width, block.dropout),
+        stack_part("stack", c.stack, setting),
+    )
+
+
+def _purpose(c: MaskedConfig) -> str:
+    """The head that a forward pass goes through."""
+    has = {
+        "class_head": c.classes, "word_head": c.words, "adjacent_head": c.adjacent, "inverted_head": c.inverted,
+        "inference_head": c.inference,
+    }  # fmt: skip
+    return next((name for name, there in has.items() if there), "")
+
+
+def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
+    width, batch, purpose = leaving(c.stack.block), setting.batch, _purpose(c)
+    classes = {"adjacent_head": 2 * c.adjacent, "inverted_head": 2 * c.inverted, "inference_head": c.inference,
+               "class_head": c.classes}  # fmt: skip
+    pooler = series(
+        "", leaf("pooler", linear_price(batch, width, width, bias=True)),
+        leaf("pooler_tanh", activation_price("tanh", batch * width)),
+    )  # fmt: skip
+    words = _words(c, setting) if c.words else None
+    found = [
+        None if not c.pooler else pooler if purpose in classes else unused(pooler),
+        words if purpose == "word_head" else unused(words),
+    ]
+    for name, count in classes.items():
+        head = leaf(name, linear_price(batch, width, count, bias=True)) if count else None
+        found.append(head if name == purpose else unused(head))
+    return found
+
+
+def _words(c: MaskedConfig, setting: Setting) -> Part:
+    block, rows = c.stack.block, setting.batch * setting.asked
+    curve = "gelu" if block.feedforward is None else block.feedforward.activation
+    return series(
+        "word_head",
+        leaf("dense", linear_price(rows, leaving(block), entering(block), bias=True)),
+        leaf("activation", activation_price(curve, rows * entering(block))),
+        leaf("norm", norm_price(block.norm, rows, entering(block))),
+        leaf("words", linear_price(rows, entering(block), c.vocabulary, bias=True, own=False)),
+    )
+
+
+def _scores(c: MaskedConfig, setting: Setting) -> tuple[Number, Number]:
+    """Rows and classes of the loss."""
+    if _purpose(c) == "word_head":
+        return setting.batch * setting.asked, c.vocabulary
+    return setting.batch, c.classes or c.inference or 2
+
+
+def sentence(c: SentenceConfig, setting: Setting) -> Part:
+    """The encoder, a pooling over each text, a linear map and a norm where there are any."""
+    width, rows, batch = leaving(c.encoder.stack.block), setting.rows, setting.batch
+    dense = None
+    if c.dense is not None:
+        curve = activation_price(c.dense.activation, batch * c.dense.width)
+        product = linear_price(batch, width, c.dense.width, bias=c.dense.bias)
+        dense = series("", leaf("dense", product), leaf("dense_activation", curve))
+    return series(
+        "",
+        series("encoder", _read(c.encoder, setting), *map(unused, _heads(c.encoder, setting))),
+        leaf("pooling", _pooling(c.pooling, rows, width, setting)),
+        dense,
+        leaf("normalise", _unit(batch, c.width)) if c.normalise else None,
+    )
+
+
+def _pooling(kind: str, rows: Number, width: Number, setting: Setting) -> Operation:
+    """Of each text the first vector (no arithmetic), or a sum (a maximum) over its tokens, divided."""
+    if kind == "cls":
+        return Operation("elementwise", reads=setting.batch * width, writes=setting.batch * width)
+    divide = () if kind == "max" else (Each(1),)
+    flops = other(rows * width)
+    return Operation("elementwise", flops, flops, steps=(Sum(setting.length, POSITIONS), *divide), reads=rows * width)
+
+
+def _unit(rows: Number, width: Number) -> Operation:
+    """x / |x|: square, sum, root, compare with the least that is divided by, divide."""
+    flops = other(3 * rows * width)
+    return Operation("norm", flops, flops + flops, steps=(Each(1), Sum(width), Each(3)), reads=rows * width)
+
+
+def vectors(c: VectorsConfig, setting: Setting) -> Part:
+    """A stack alone: vectors in, vectors out."""
+    return series("", stack_part("stack", c.stack, setting, fed=True))
+
+
+__all__ = ["dropped", "embed", "language", "masked", "scale_price", "sentence", "unused", "vectors"]

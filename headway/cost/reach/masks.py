@@ -1,0 +1,147 @@
+"""Which positions one attention layer looks at, under its own pattern, causality and any further mask.
+
+The sets are of inputs that *matter*: the keys that a position may see, and the position itself, whose query decides
+how they are weighed (unless it sees one key at most, and there is no residual).
+"""
+
+from functools import reduce
+from operator import and_
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from headway.config import Additive, AttentionConfig, Channel, Frozen, Linear, Local, Pair, Softmax, Spatial, sides
+from headway.cost.reach.sets import LONGEST, Axis, Boxes, Sets, Table, TooLong, everything, itself
+from headway.ops.attention.local import pattern
+from headway.ops.mask import Mask, causal, tiles
+from headway.ops.mask.kernel import kept_keys, without_padding
+from headway.ops.mask.pairs import Pairs
+from headway.ops.mask.positions import Full
+
+
+def looked_at(
+    config: AttentionConfig, pairs: Pairs, *, mask: Mask | None = None, residual: bool = True, own: bool = True
+) -> Sets:
+    """What each query looks at; `own`: keys are of the same sequence as queries (padding is then no query either)."""
+    if mask is not None:
+        mask.check(1, config.heads, *pairs.shape)
+    if isinstance(config.mechanism, Channel):
+        return _between_channels(config, pairs, mask)
+    whole = _whole(config, mask)
+    found = _ranges(config, pairs, mask) or _spans(whole, pairs)
+    if found is not None and (not own or _holds_itself(found)):
+        return found
+    return _table(whole, pairs, residual=residual, own=own)
+
+
+def _between_channels(config: AttentionConfig, pairs: Pairs, mask: Mask | None) -> Sets:
+    """Every score is a sum over all positions; a single channel to choose from is chosen whatever its score."""
+    if config.causal or (mask is not None and without_padding(mask) is not None):
+        raise ValueError(
+            "channel attention mixes all positions into every score: causal=False, and no mask but padding"
+        )
+    length = pairs.shape[0]
+    if config.head_width == 1:
+        return Boxes((itself(length),))
+    keep = None if mask is None else kept_keys(mask)
+    if keep is None:
+        return Boxes((everything(length, length),))
+    return _kept(torch.ones(length, length, dtype=torch.bool), keep)
+
+
+def _whole(config: AttentionConfig, mask: Mask | None) -> Mask:
+    parts = [_pattern(config.mechanism), causal() if config.causal else None, mask]
+    found = [part for part in parts if part is not None]
+    return reduce(and_, found) if found else Full()
+
+
+def _pattern(spec: Frozen) -> Mask | None:
+    """The mask that a mechanism stands for; None where it sees whatever others allow."""
+    if isinstance(spec, Local):
+        return pattern(spec)
+    if isinstance(spec, Spatial):
+        return None if spec.window is None else tiles(spec.window, grid=spec.grid)
+    if isinstance(spec, Softmax | Linear | Additive):
+        return None
+    raise ValueError(
+        f"which keys {type(spec).__name__} looks at is known to its author alone: its reach can be measured"
+    )
+
+
+def _ranges(config: AttentionConfig, pairs: Pairs, mask: Mask | None) -> Boxes | None:
+    """Patterns that are ranges in steps or on a grid; None for others."""
+    spec = config.mechanism
+    if mask is not None or not pairs.counted or not isinstance(spec, Local | Spatial):
+        return None
+    if isinstance(spec, Spatial):
+        plain = spec.window is not None and not config.causal
+        return _tiles(spec.grid, sides(spec.window)) if plain and spec.window is not None else None
+    if any(0 <= point < pairs.shape[0] for point in spec.selected):
+        return None
+    windows, steps = sides(spec.window), sides(spec.dilation)
+    if spec.grid is None:
+        return Boxes((_window(pairs.shape[0], windows[1], steps[1], causal=config.causal),))
+    whole = spec.grid[0] * spec.grid[1] == pairs.shape[0] and not config.causal
+    axes = (_window(*one, causal=False) for one in zip(spec.grid, windows, steps, strict=True))
+    return Boxes(tuple(axes)) if whole else None
+
+
+def _window(length: int, size: int, step: int, *, causal: bool) -> Axis:
+    """i - (size - 1) · step, …, i - step, i, i + step, …, those within the sequence."""
+    place = torch.arange(length)
+    back = (place // step).clamp(max=size - 1)
+    ahead = ((length - 1 - place) // step).clamp(max=size - 1) * (not causal)
+    return Axis(place - back * step, place + ahead * step + 1, length, step)
+
+
+def _tiles(grid: Pair, side: Pair) -> Boxes:
+    return Boxes(tuple(tile_axis(size, part) for size, part in zip(grid, side, strict=True)))
+
+
+def tile_axis(length: int, part: int) -> Axis:
+    """Windows that do not overlap, along one axis."""
+    start = torch.arange(length) // part * part
+    return Axis(start, (start + part).clamp(max=length), length)
+
+
+def _spans(whole: Mask, pairs: Pairs) -> Boxes | None:
+    spans = whole.spans(pairs)
+    if not spans.exact or spans.extra is not None or spans.low.shape[0] > 1 or whole.heads > 1:
+        return None
+    low, high = (bound[0].expand(pairs.shape[0]) for bound in (spans.low, spans.high))
+    return Boxes((Axis(low, torch.maximum(low, high), pairs.shape[1]),)) if kept_keys(whole) is None else None
+
+
+def _holds_itself(found: Boxes) -> bool:
+    """Whether every position is in its own set."""
+    return all(_inside(axis) for axis in found.axes)
+
+
+def _inside(axis: Axis) -> bool:
+    place = torch.arange(len(axis.low))
+    return bool(((axis.low <= place) & (place < axis.high)).all())
+
+
+def _table(whole: Mask, pairs: Pairs, *, residual: bool, own: bool) -> Table:
+    queries, keys = pairs.shape
+    if queries * keys > LONGEST**2:
+        raise TooLong(
+            f"this pattern is no range of positions, and {queries:,} x {keys:,} of them are too many for a table of "
+            f"who sees whom (up to {LONGEST:,} x {LONGEST:,}): ask for a shorter length"
+        )
+    by_head = whole.at(pairs)[0].expand(-1, queries, keys)
+    found, keep = by_head.any(0), kept_keys(whole)
+    if own:
+        found = found | torch.diag(torch.ones(queries, dtype=torch.bool) if residual else queries_matter(by_head))
+    return Table(found) if keep is None else _kept(found, keep, own=own)
+
+
+def queries_matter(by_head: Bool[Tensor, "H L M"]) -> Bool[Tensor, " L"]:
+    """Whether a query changes anything: one key alone has weight 1 whatever its score."""
+    return (by_head.sum(-1) > 1).any(0)
+
+
+def _kept(table: Bool[Tensor, "L M"], keep: Bool[Tensor, "1 M"], *, own: bool = True) -> Table:
+    """Without padding: it is no input, and what stands at its place is no output."""
+    return Table(table[keep[0]][:, keep[0]] if own else table[:, keep[0]])

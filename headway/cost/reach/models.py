@@ -1,0 +1,195 @@
+"""What every layer of a model sees of its inputs, by composing what each layer looks at.
+
+Parts: `stack` (of tokens, or of patches), `encoder` (what its layers see of the source), `decoder` (of the target),
+`source` (what the decoder's layers see of the source); of DaViT `stem`, `spatial` and `channel` (of pixels).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headway.config import (
+    AttentionConfig,
+    BlockConfig,
+    DaViTConfig,
+    Frozen,
+    LanguageConfig,
+    MaskedConfig,
+    RecurrentConfig,
+    SentenceConfig,
+    Seq2SeqConfig,
+    StackConfig,
+    VectorsConfig,
+    VisionConfig,
+)
+from headway.cost.reach.grid import grid_layers
+from headway.cost.reach.masks import looked_at
+from headway.cost.reach.selected import selected_layers, selects
+from headway.cost.reach.sets import (
+    LONGEST,
+    Axis,
+    Boxes,
+    Layer,
+    Sets,
+    Table,
+    compose,
+    everything,
+    itself,
+    nothing,
+    same,
+    union,
+)
+from headway.ops.mask import Mask
+from headway.ops.mask.kernel import kept_keys, without_padding
+from headway.ops.mask.pairs import Pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """How long the text is, and the source where there is one; a mask of the text, padding included."""
+
+    length: int
+    source: int
+    mask: Mask | None = None
+
+    def __post_init__(self) -> None:
+        if self.mask is not None and self.mask.batch > 1:
+            raise ValueError(f"a reach is of one text: this mask tells {self.mask.batch} rows of a batch apart")
+
+    @property
+    def real(self) -> int:
+        """Tokens of the text that are not padding."""
+        keep = None if self.mask is None else kept_keys(self.mask)
+        return self.length if keep is None else int(keep.sum())
+
+    def pairs(self) -> tuple[Pairs, Mask | None]:
+        """Where tokens stand, and what else hides them: padding at the ends is simply not there."""
+        keep = None if self.mask is None else kept_keys(self.mask)
+        if self.mask is None or keep is None:
+            return Pairs.of(self.length), self.mask
+        self.mask.check(1, self.mask.heads, self.length, self.length)
+        first, real = int(keep[0].int().argmax()), int(keep.sum())
+        if without_padding(self.mask) is None and bool(keep[0, first : first + real].all()):
+            return Pairs.of(real), None
+        return Pairs.of(torch.arange(self.length) - first), self.mask
+
+
+def layers_of(config: Frozen, texts: Texts) -> list[Layer]:
+    """The sets of every layer of a model."""
+    if isinstance(config, SentenceConfig):
+        return layers_of(config.encoder, texts)
+    if isinstance(config, LanguageConfig | MaskedConfig | VectorsConfig):
+        return _stack("stack", config.stack, texts)
+    if isinstance(config, VisionConfig):
+        return _patches(config, texts.mask)
+    if texts.mask is not None:
+        raise ValueError(
+            f"a mask of one's own is for models of one text, or of patches, not for {config.kind_or_name()}"
+        )
+    if isinstance(config, DaViTConfig):
+        return grid_layers(config)
+    if isinstance(config, Seq2SeqConfig):
+        return _translation(config, texts)
+    if isinstance(config, RecurrentConfig):
+        return _recurrent(config, texts)
+    raise ValueError(f"{config.kind_or_name()} configures no model whose layers could be followed")
+
+
+def _stack(part: str, config: StackConfig, texts: Texts) -> list[Layer]:
+    attention, (pairs, mask) = config.block.attention, texts.pairs()
+    length = pairs.shape[0]
+    if mask is None and length > LONGEST and selects(attention, length):
+        return _layers(part, selected_layers(attention, length, config.layers), causal=attention.causal)
+    seen = looked_at(attention, pairs, mask=mask, residual=config.block.residual)
+    return _layers(part, repeated(seen, _start(seen), config.layers), causal=attention.causal)
+
+
+def _start(seen: Sets) -> Sets:
+    """Every position sees itself before the first layer, in the same axes."""
+    if not isinstance(seen, Boxes):
+        return Table(torch.eye(len(seen.counts), dtype=torch.bool))
+    return Boxes(tuple(itself(axis.size, axis.step) for axis in seen.axes))
+
+
+def repeated(seen: Sets, start: Sets, layers: int) -> list[Sets]:
+    """The same layer again and again; where it changes nothing any more, nothing is computed."""
+    found: list[Sets] = []
+    for _ in range(layers):
+        before = found[-1] if found else start
+        after = compose(seen, before)
+        if found and same(after, before):
+            return found + [before] * (layers - len(found))
+        found.append(after)
+    return found
+
+
+def _layers(part: str, found: list[Sets], *, causal: bool = False) -> list[Layer]:
+    return [Layer(part, number, sets, causal) for number, sets in enumerate(found, 1)]
+
+
+def _patches(config: VisionConfig, mask: Mask | None) -> list[Layer]:
+    """Of the patches: tokens before them are parameters, and see nothing before the first layer."""
+    extra, block, patches = config.extra, config.stack.block, config.grid[0] * config.grid[1]
+    pairs = Pairs.of(patches) if not extra else Pairs.of(torch.arange(-extra, patches))
+    seen = looked_at(block.attention, pairs, mask=mask, residual=block.residual)
+    if extra or isinstance(seen, Table):
+        keep = None if mask is None else kept_keys(mask)
+        start = Boxes((Axis(*_after_extra(extra, patches), patches),))
+        start = start if keep is None else Table(start.table[keep[0]][:, keep[0, extra:]])
+    else:
+        start = _start(seen)
+    return _layers("stack", repeated(seen, start, config.stack.layers))
+
+
+def _after_extra(extra: int, patches: int) -> tuple[Int[Tensor, " L"], Int[Tensor, " L"]]:
+    place = torch.arange(-extra, patches)
+    return place.clamp(min=0), (place + 1).clamp(min=0)
+
+
+def _translation(config: Seq2SeqConfig, texts: Texts) -> list[Layer]:
+    encoder = _stack("encoder", config.encoder, Texts(texts.source, texts.source))
+    own, other = _decoded(config.decoder, texts, encoder[-1].sets)
+    return encoder + _layers("decoder", own, causal=True) + _layers("source", other)
+
+
+def _decoded(config: StackConfig, texts: Texts, memory: Sets) -> tuple[list[Sets], list[Sets]]:
+    """What the decoder's layers see of the target, and of the source through what the encoder saw."""
+    block = config.block
+    assert block.cross is not None
+    seen = looked_at(block.attention, Pairs.of(texts.length), residual=block.residual)
+    across = _across(block.cross, texts)
+    given = compose(across, memory)
+    own, other = _start(seen), Boxes((nothing(texts.length, texts.source),))
+    found: tuple[list[Sets], list[Sets]] = ([], [])
+    for _ in range(config.layers):
+        own, other = compose(seen, own), compose(seen, other)
+        own, other = _asking(block, across, own), union(_asking(block, across, other), given)
+        found[0].append(own)
+        found[1].append(other)
+    return found
+
+
+def _across(cross: AttentionConfig, texts: Texts) -> Sets:
+    return looked_at(cross, Pairs.counting(texts.length, texts.source), own=False)
+
+
+def _asking(block: BlockConfig, across: Sets, sets: Sets) -> Sets:
+    """What passes a cross-attention: by the residual, or by the query where there is more than one key to weigh."""
+    if block.residual or bool((across.counts > 1).all()):
+        return sets
+    return Table(sets.table & (across.counts > 1)[:, None])
+
+
+def _recurrent(config: RecurrentConfig, texts: Texts) -> list[Layer]:
+    """Reading from both ends a network has seen all, from one end all before; the decoder starts from all of it."""
+    length, source = texts.length, texts.source
+    ahead = Axis(torch.zeros(source, dtype=torch.long), torch.arange(source) + 1, source)
+    encoder = everything(source, source) if config.bidirectional else ahead
+    decoder = Axis(torch.zeros(length, dtype=torch.long), torch.arange(length) + 1, length)
+    return [
+        Layer("encoder", 1, Boxes((encoder,)), not config.bidirectional),
+        Layer("decoder", 1, Boxes((decoder,)), True),
+        Layer("source", 1, Boxes((everything(length, source),))),
+    ]
