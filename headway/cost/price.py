@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from headway.config import Extent, Frozen
@@ -24,7 +23,7 @@ from headway.cost.request import Asked, check_dtype
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet, sheet_of
 from headway.cost.time.machine import stored
-from headway.hub.target import Function, is_model, resolve
+from headway.hub.target import Function, is_model, made_by, resolve
 from headway.ops.mask import Mask
 
 
@@ -133,8 +132,7 @@ def _resolved(text: str) -> Any:
     target = resolve(text)
     if not isinstance(target, Function):
         return target.config
-    with torch.device("meta"):
-        made = target.call()
+    made = made_by(target)
     if not isinstance(made, Frozen | nn.Module):
         raise ValueError(f"{target.name} gives a {type(made).__name__}: a model or its configuration is expected")
     return made if isinstance(made, Frozen) else _inside(made)

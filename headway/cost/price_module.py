@@ -57,8 +57,16 @@ def module_sheet(model: nn.Module, name: str, asked: Asked) -> Sheet:
         phases=_phases(found, asked.optimiser),
         depth=dict(found.depth),
         memory=None if found.memory is None else TracedMemory(_weights(model), found.memory),
-        notes=found.notes,
+        notes=(*found.notes, *_unseen(found)),
     )
+
+
+def _unseen(found: Trace) -> list[str]:
+    """Pairs that a mask hides are known where a call says so; a mask in a tensor is numbers, and a trace has none."""
+    attends = any(line.operation.kind == "attention" for line in found.lines)
+    if not attends or found.forward.useful != found.forward.dense:
+        return []
+    return ["useful is dense here: a trace sees causality in calls with is_causal=True, not in a mask of numbers"]
 
 
 def _check(name: str, asked: Asked) -> None:

@@ -41,9 +41,12 @@ class Asked:
 
 
 def _check_counts(config: Frozen, asked: Asked) -> None:
-    """Refuse numbers below one (of tokens in a cache: below none), and what the model has no use for."""
+    """Refuse numbers below one, and what the model has no use for."""
     kind = config.kind_or_name()
     check_positive(batch=asked.batch, length=asked.length, source=asked.source)
+    if asked.mask is not None and not isinstance(asked.mask, Mask):
+        what = type(asked.mask).__name__
+        raise ValueError(f"a mask is one of headway's (headway.window(4), headway.allowed(table)), not a {what}")
     if asked.inputs is not None:
         raise ValueError("a model of ours knows what it reads: leave `inputs` out, and give batch and length")
     if (asked.source or asked.source_lengths) and kind not in ("seq2seq", "recurrent"):
@@ -51,16 +54,26 @@ def _check_counts(config: Frozen, asked: Asked) -> None:
     if asked.lengths is not None and fixed_length(config) is not None:
         raise ValueError(f"rows of a {kind} model are never padded: leave their lengths out")
     for name, count in (("past", asked.past), ("new", asked.new)):
-        if count is not None and count < 0:
-            raise ValueError(f"{name} is at least 0, not {count}")
+        if count is not None:
+            check_positive(**{name: count})
         if count and kind not in WRITERS:
             raise ValueError(f"a {kind} model writes no tokens one after the other: leave `{name}` out")
 
 
+MOST = 10**8  # tokens: positions of more would have to be written down to count the pairs of a mask
+
+
 def check_positive(**counts: int | None) -> None:
+    """Refuse what is no whole number of at least one, and texts that nobody reads."""
     for name, count in counts.items():
-        if count is not None and count < 1:
+        if count is None:
+            continue
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise ValueError(f"{name} is a whole number, not {count!r}: letters are for --formula")
+        if count < 1:
             raise ValueError(f"{name} is at least 1, not {count}")
+        if name != "batch" and count > MOST:
+            raise ValueError(f"{name} of {count:,} is beyond what is counted here, {MOST:,} tokens")
 
 
 def _check_length(config: Frozen, length: int, new: int) -> None:

@@ -48,10 +48,11 @@ def verify(sheet: Sheet, model: nn.Module | None = None) -> Iterator[Check]:
     """
     if sheet.config is None:
         raise ValueError(f"{sheet.name} was priced by a trace of itself: there is no second count to compare with")
+    config = sheet.config
     bare = replace(sheet.setting, past=0, lengths=None, source_lengths=None, mask=None, training=False)
     sheet = replace(sheet, setting=bare)
-    real: nn.Module = fresh(sheet.config, dtype=getattr(torch, bare.dtype)) if model is None else model
-    inputs = real_inputs(sheet.config, bare)
+    real: nn.Module = fresh(config, dtype=getattr(torch, bare.dtype)) if model is None else model
+    inputs = real_inputs(config, bare)
     yield Check("parameters", sheet.params, parameters(real), "parameters")
     yield from _flops(sheet, real, inputs)
     for found in (memory, cache, reached, seconds):

@@ -61,7 +61,7 @@ def _written(model: Any, inputs: tuple[Tensor, ...]) -> Tensor:
     hidden = model.read(tokens, *(model.encode(one) for one in source))
     kept = getattr(model, "target_tokens", None) or getattr(model, "tokens", None)
     head, bias = model.head, getattr(model, "head_bias", None)
-    weight = (kept if head is None else head).weight
+    weight: Tensor = (kept if head is None else head).weight  # pyright: ignore[reportOptionalMemberAccess]
     return linear_cross_entropy(
         hidden.flatten(0, 1), weight, tokens.flatten(), bias=None if bias is None else bias[0],
         scale=getattr(model.config, "head_scale", 1.0),

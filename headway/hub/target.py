@@ -192,12 +192,23 @@ def _exists(name: str) -> bool:
         return False
 
 
+def made_by(target: Function) -> Any:
+    """What a function of one's own makes, on meta; a call that fails is told in one sentence."""
+    try:
+        with torch.device("meta"):
+            return target.call()
+    except ValueError:
+        raise
+    except Exception as error:
+        said = (str(error).strip().splitlines() or [""])[0]
+        raise ValueError(f"{target.name}, called without arguments, failed: {type(error).__name__}: {said}") from error
+
+
 def built(target: Target) -> Any:
     """The model without any memory (on meta): what a preset or directory configures, what a function makes."""
     if not isinstance(target, Function):
         return on_meta(target.config)
-    with torch.device("meta"):
-        made = target.call()
+    made = made_by(target)
     if isinstance(made, Frozen):
         return on_meta(made)
     if not isinstance(made, torch.nn.Module):

@@ -62,3 +62,6 @@ def initialise(
             part.bias.zero_()
         if isinstance(part, LayerNorm | RMSNorm | BatchNorm):
             part.weight.fill_(1.0)
+        if isinstance(part, BatchNorm):
+            part.mean.zero_()
+            part.variance.fill_(1.0)

@@ -131,6 +131,7 @@ def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 # FLOPs an entry. layer: sum, subtract, square, sum, multiply, γ, β; rms: square, sum, multiply, γ. The few of a whole
 # row (mean, root) are left out.
 FLOPS = {"layer": 7, "rms": 4, "batch": 7, "none": 0}
+RECORDED = 4  # of a batch norm in use, whose moments are a record: subtract, multiply, γ, β
 
 
 def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ...]:
@@ -147,15 +148,16 @@ def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ..
     return (Sum(terms, over), Each(3), Sum(terms, over), Each(6))
 
 
-def norm_price(kind: str, rows: Number, width: Number) -> Operation:
-    """The norm of that kind over rows of this width (batch: over the rows)."""
-    flops = other(FLOPS[kind] * rows * width)
-    learned = kind != "none"
+def norm_price(kind: str, rows: Number, width: Number, *, training: bool = False) -> Operation:
+    """The norm of that kind over rows of this width (batch: over the rows while training, by its record in use)."""
+    learned, recorded = kind != "none", kind == "batch" and not training
+    flops = other((RECORDED if recorded else FLOPS[kind]) * rows * width)
+    steps = norm_steps(kind, rows, over=POSITIONS) if kind == "batch" else norm_steps(kind, width)
     return Operation(
         "norm",
         flops,
         flops + flops,
-        steps=norm_steps(kind, rows, over=POSITIONS) if kind == "batch" else norm_steps(kind, width),
+        steps=(Each(RECORDED),) if recorded else steps,
         weights=width if learned else 0,
         biases=width if kind in ("layer", "batch") else 0,
         reads=rows * width,

@@ -167,6 +167,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "llama widths": lambda: of_language(llama(attention={"value_width": 13})),
     "llama medium": lambda: of_language(llama(attention={"width": 126}, feedforward={"hidden": 307}), 3, 251),
     "softcap": lambda: of_language(llama(attention={"softcap": 30.0})),
+    "softcap one text": lambda: of_language(llama(attention={"softcap": 30.0}), 1),
     "softcap long": lambda: of_language(gpt(attention={"softcap": 30.0}), 1, 397),
     "large softcap": lambda: of_language(gpt(attention={"softcap": 100.0})),
     "local": lambda: of_language(gpt(attention={"mechanism": Local(window=11)}), 2, 307),
@@ -183,6 +184,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bart": lambda: of_source(smaller(bart(width=35, layers=1, heads=5), vocabulary=97, target_vocabulary=101)),
     "t5": lambda: of_source(smaller(t5(**T5), vocabulary=97)),
     "t5 gated": lambda: of_source(smaller(t5(**T5, gated=True), vocabulary=97)),
+    "t5 one text": lambda: of_source(smaller(t5(**T5), vocabulary=97), 1),
     "t5 long": lambda: of_source(smaller(t5(**T5), vocabulary=97), 1, 397, 401),
     "recurrent": lambda: of_source(
         RecurrentConfig(source_vocabulary=97, vocabulary=101, width=23, hidden=34), 5, 11, 7
@@ -195,6 +197,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "vit near": lambda: of_images(vit(**VIT, mechanism=Local(window=3, grid=(7, 7), global_tokens=True)), 5),
     "davit": lambda: of_images(
         DaViTConfig(depths=(1, 1), widths=(15, 35), heads=(3, 5), image=(60, 44), window=7, classes=11)
+    ),
+    "davit one picture": lambda: of_images(
+        DaViTConfig(depths=(1, 2), widths=(21, 35), heads=(3, 5), image=(112, 56), window=7, classes=11), 1
     ),
     "davit kernel": lambda: of_images(
         DaViTConfig(depths=(1, 1), widths=(15, 35), heads=(3, 5), image=52, window=5, classes=11, kernel=3, dropout=0.1)

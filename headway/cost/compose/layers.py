@@ -13,7 +13,7 @@ from headway.cost.setting import Setting
 from headway.nn.state import reach_of
 from headway.ops.activation import activation_price
 from headway.ops.attention import MECHANISMS
-from headway.ops.attention.linear import feature_width
+from headway.ops.attention.linear import resumed
 from headway.ops.attention.price import Modifiers, attention_operation, softmax_depth
 from headway.ops.linear import linear_price
 from headway.ops.mask import Mask, causal
@@ -49,7 +49,7 @@ def stack_part(
     `fed`: the first block's input is the model's own and needs no gradient.
     """
     block = block_part("blocks", config.block, setting, bias=bias, first=first)
-    norm = leaf("norm", norm_price(config.block.norm, setting.rows, leaving(config.block)))
+    norm = leaf("norm", norm_price(config.block.norm, setting.rows, leaving(config.block), training=setting.training))
     entry = block_part("blocks", config.block, setting, bias=bias, first=first, fed=True) if fed else None
     rest = config.layers - 1 if fed else config.layers
     blocks = replace(block, times=rest) if rest != 0 else None
@@ -81,7 +81,9 @@ def block_part(
 def branch(c: BlockConfig, setting: Setting, name: str, inner: Part, before: Number, after: Number) -> Part:
     """pre: x + f(norm(x)); post: norm(x + f(x)); none: x + f(x); without residual: f(x)."""
     kind = "none" if c.order == "none" else c.norm
-    norm = leaf(f"{name}_norm", norm_price(kind, setting.rows, before if c.order == "pre" else after))
+    norm = leaf(
+        f"{name}_norm", norm_price(kind, setting.rows, before if c.order == "pre" else after, training=setting.training)
+    )
     entries = setting.rows * after
     return series(
         "",
@@ -132,7 +134,9 @@ def query_map(c: AttentionConfig, setting: Setting, *, fed: bool = False, crossi
 
 
 def _scaled(c: AttentionConfig) -> bool:
-    return c.scale != 1.0 and not isinstance(c.mechanism, Linear | Additive)
+    if isinstance(c.mechanism, Additive):
+        return c.scale is not None  # its scores have no scale of their own
+    return c.scale != 1.0 and not isinstance(c.mechanism, Linear)
 
 
 def source_maps(c: AttentionConfig, setting: Setting, *, crossing: bool, fed: bool = False) -> Part:
@@ -174,18 +178,9 @@ def core_price(
     )  # fmt: skip
     mask = setting.source_mask if crossing else _own_mask(c, setting)
     found = mechanism_price(c, sizes, mask, _pairs(sizes, setting, crossing, first), modifiers)
-    if isinstance(c.mechanism, Linear) and setting.past != 0:
-        found = _resumed(found, sizes, c.mechanism)
+    if isinstance(c.mechanism, Linear) and setting.past != 0 and sizes.whole and not crossing:
+        found = replace(found, forward=replace(found.forward, executed=resumed(sizes, c.mechanism)))
     return replace(found, weights=c.heads * c.head_width) if isinstance(c.mechanism, Additive) else found
-
-
-def _resumed(operation: Operation, sizes: Sizes, spec: Linear) -> Operation:
-    """After held tokens the first chunk reads the running total too."""
-    if operation.forward.executed is None:
-        return operation
-    rows = sizes.batch * sizes.heads * min(spec.chunk, sizes.queries)
-    more = rows * feature_width(spec, sizes.key_width) * (sizes.value_width + 1)
-    return replace(operation, forward=replace(operation.forward, executed=operation.forward.executed + more))
 
 
 def mechanism_price(

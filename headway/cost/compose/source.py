@@ -186,7 +186,7 @@ def _step(c: RecurrentConfig, setting: Setting, *, own: bool = True) -> Part:
     price = MECHANISMS["additive"].price
     assert price is not None
     pairs = Pairs.counting(1, keys) if sizes.whole else Pairs.counting(1, 1)
-    core = price(sizes, setting.source_mask, Additive(), pairs, PLAIN)
+    core = price(sizes, setting.source_mask, Additive(), pairs, replace(PLAIN, scaled=False))
     core = replace(core, weights=c.attention_width if own else 0)
     return series("", leaf("alignment.core", core), _cell("cell", c, batch, context=c.annotation_width, own=own))
 

@@ -38,6 +38,7 @@ class Core:
     softcap: float | None = None
     bias: Bias | None = None
     runs: tuple[tuple[int, int], ...] = ()  # texts packed into one row: how many of which length, one after the other
+    scale: float | None = None
     known: dict[str, Any] = field(default_factory=dict)  # plans and needs of tiles, the same for all layers
 
     @property
@@ -85,7 +86,7 @@ def _softmax(run: Run, core: Core, tiles: list[Tile] | None, q: Value, k: Value,
     s, kernel = core.sizes, core.kernel if tiles is None else Kernel(tiles=True)
     masked = core.mask is not None
     if core.softcap is not None or (core.bias is not None and run.tape.learning):
-        block: Block = Written(core.softcap, masked, core.bias).block
+        block: Block = Written(core.softcap, masked, core.bias, core.scale).block
         return _tiled(run, core, block, tiles, q, k, v, rows=written_rows(s.keys))
     if kernel.tiles or core.bias is not None:
         cut = tiles is not None or s.queries * s.keys > SMALL
@@ -290,8 +291,8 @@ def _cut(run: Run, x: Value, entries: int, padded: bool) -> Value:
 def _additive(run: Run, core: Core, q: Value, k: Value, v: Value) -> Value:
     s = core.sizes
     if "plan" not in core.known:
-        assert core.pairs is not None
-        core.known["plan"] = plan(core.mask, core.pairs, rows=additive_rows(s))
+        pairs = Pairs.counting(s.queries, s.keys) if core.pairs is None else core.pairs
+        core.known["plan"] = plan(core.mask, pairs, rows=additive_rows(s))
     return in_tiles(run, additive_scores(core.mask is not None), core.known["plan"], core, q, k, v)
 
 
@@ -300,4 +301,4 @@ def core_of(
     padded: bool = False, bias: Bias | None = None,
 ) -> Core:  # fmt: skip
     sizes = Sizes(batch, c.heads, c.kv_heads, queries, keys, c.head_width, c.value_width)
-    return Core(sizes, c.mechanism, mask, pairs, padded, c.softcap, bias)
+    return Core(sizes, c.mechanism, mask, pairs, padded, c.softcap, bias, scale=c.scale)

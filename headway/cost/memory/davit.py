@@ -65,19 +65,16 @@ def grid_block(
     batch, (rows, columns), width = setting.batch, c.grids[stage], a.width
     places, mlp = batch * rows * columns, FeedForwardConfig(hidden=c.hidden(stage))
     x = add(run, given, convolution(run, given, places, 9 * width, width, groups=width))
-    found = _attend(run, norm(run, x, "layer", width), a, batch, padded)
-    x = add(run, x, dropout(run, _cut(run, found, places * width), c.dropout))
+    # A name would hold what attention finds till the block ends.
+    x = add(run, x, dropout(run, _attend(run, norm(run, x, "layer", width), a, padded, (rows, columns)), c.dropout))
     x = add(run, x, convolution(run, x, places, 9 * width, width, groups=width))
-    found = feedforward(run, norm(run, x, "layer", width), width, mlp)
-    return add(run, x, dropout(run, found, c.dropout))
+    return add(run, x, dropout(run, feedforward(run, norm(run, x, "layer", width), width, mlp), c.dropout))
 
 
-def _attend(run: Run, x: Value, a: AttentionConfig, batch: int, padded: Pair) -> Value:
-    """Filled up to whole windows (a copy, even where nothing is missing)."""
-    length = padded[0] * padded[1]
+def _attend(run: Run, x: Value, a: AttentionConfig, padded: Pair, grid: Pair) -> Value:
+    """Filled up to whole windows (a copy, even where nothing is missing); of the result, a view of the grid."""
+    length, places = padded[0] * padded[1], grid[0] * grid[1]
+    batch = x.entries // (places * a.width)
     x = run.tape.op((x,), batch * length * a.width)
-    return attention(run, x, a, core_of(a, batch, length, length))
-
-
-def _cut(run: Run, x: Value, entries: int) -> Value:
-    return x if x.entries == entries else run.tape.op((x,), entries, made=x.piece)
+    found = attention(run, x, a, core_of(a, batch, length, length))
+    return found if padded == grid else run.tape.op((found,), batch * places * a.width, made=found.piece)

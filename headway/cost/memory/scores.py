@@ -39,10 +39,11 @@ class Written:
     softcap: float | None
     masked: bool
     bias: "Bias | None" = None
+    scale: float | None = None
 
     def block(self, run: Run, s: Sizes, q: Value, k: Value, v: Value) -> Value:
         wide, item = max(4, q.item), q.item
-        scores = dot(run, s, cast(run, q, wide), cast(run, k, wide))
+        scores = dot(run, s, cast(run, q, wide), cast(run, k, wide), scaled=self.scale != 1.0)
         scores = self._modified(run, s, scores)
         table = run.tape.new(s.queries * s.keys, 1) if self.masked else None
         return cast(run, average(run, s, normalised(run, scores, table), cast(run, v, wide)), item)
@@ -76,12 +77,20 @@ def biased(run: Run, s: Sizes, scores: Value, bias: Bias) -> Value:
     return run.tape.op(sources, scores.entries, keeps=looked, before=table, beside=table, pull=pull)
 
 
-def dot(run: Run, s: Sizes, q: Value, k: Value) -> Value:
-    """q kᵀ · scale: copies of both in the order that a batch of products wants."""
-    tape = run.tape
-    grown = tape.op((q,), q.entries)
-    first, second = tape.op((grown,), q.entries), tape.op((k,), k.entries)
-    return tape.op((first, second), s.scores, keeps=(first, second))
+def laid(run: Run, x: Value, batch: int, heads: int) -> Value:
+    """x in the order that a batch of products wants: batch and heads are one axis there.
+
+    Heads stand beside one another, within a position: a copy, but for one text or one head, where a view does.
+    """
+    return x if batch == 1 or heads == 1 else run.tape.op((x,), x.entries)
+
+
+def dot(run: Run, s: Sizes, q: Value, k: Value, *, scaled: bool) -> Value:
+    """q kᵀ · scale; queries that share a key head are put below one another, a copy too."""
+    grown = run.tape.op((q,), q.entries) if scaled else q
+    first = laid(run, grown, s.batch, s.heads) if s.heads == s.kv_heads else run.tape.op((grown,), q.entries)
+    second = laid(run, k, s.batch, s.kv_heads)
+    return run.tape.op((first, second), s.scores, keeps=(first, second))
 
 
 def normalised(run: Run, scores: Value, table: Value | None) -> Value:
@@ -90,7 +99,7 @@ def normalised(run: Run, scores: Value, table: Value | None) -> Value:
 
 
 def average(run: Run, s: Sizes, weights: Value, v: Value) -> Value:
-    values = run.tape.op((v,), v.entries)
+    values = laid(run, v, s.batch, s.kv_heads)
     return run.tape.op((weights, values), s.batch * s.heads * s.queries * s.value_width, keeps=(weights, values))
 
 
@@ -117,12 +126,12 @@ def _hidden(run: Run, s: Sizes, q: Value, k: Value) -> Value:
 
 
 def channels(run: Run, s: Sizes, q: Value, k: Value, v: Value) -> Value:
-    """v · softmax(qᵀ k)ᵀ, channels by channels: k and v repeated for each head, once too; q copied for the product."""
+    """v · softmax(qᵀ k)ᵀ, channels by channels: k and v repeated for each head, once too; q laid for the product."""
     tape, wide = run.tape, max(4, q.item)
     item, scores = q.item, s.batch * s.heads * s.key_width * s.key_width
     q = cast(run, q, wide)
     keys, values = cast(run, tape.op((k,), q.entries), wide), cast(run, tape.op((v,), q.entries), wide)
-    first = tape.op((q,), q.entries)
+    first = laid(run, q, s.batch, s.heads)
     weights = tape.op((first, keys), scores, keeps=(first, keys))
     del first
     weights = tape.op((tape.op((weights,), scores),), scores, keeps=(OUT,))

@@ -78,7 +78,7 @@ def _steps(symbolic: Line, plain: Line, letters: Letters) -> Iterator[Step]:
         if value and not same:
             numbers = written(formula, letters.numbers)
             if name == "useful MACs" and _value(formula, letters) != value:
-                numbers = "pairs that the mask allows, counted"
+                formula, numbers = "pairs that the mask allows, counted", ""
             if name == "MACs" and formula == value:
                 formula = _shaped(plain)
             yield Step(plain.path, name, formula if isinstance(formula, str) else written(formula), numbers, value)

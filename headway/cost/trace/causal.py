@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from headway.cost.trace.products import Work
+from headway.ops.attention.price import flash_causal
 
 NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
@@ -26,22 +27,20 @@ def causal_pairs(queries: int, keys: int) -> int:
 
 
 class Causal(TorchFunctionMode):
-    """Knows, while an attention runs, how many of its pairs are useful, and of how many."""
+    """Knows, while an attention runs, how many of its pairs are useful, how many the CPU's kernel computes, and all."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.share: tuple[int, int] | None = None
+        self.share: tuple[int, int, int] | None = None
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
         if func is not F.scaled_dot_product_attention:
             return func(*args, **keywords)
-        named = (
-            dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | keywords
-        )
+        named = dict(zip(NAMES, args, strict=False)) | keywords
         if named.get("is_causal"):
             queries, keys = named["query"].shape[-2], named["key"].shape[-2]
-            self.share = (causal_pairs(queries, keys), queries * keys)
+            self.share = (causal_pairs(queries, keys), flash_causal(queries, keys), queries * keys)
         try:
             return func(*args, **keywords)
         finally:
@@ -51,5 +50,5 @@ class Causal(TorchFunctionMode):
         """The work with the multiply-adds of useful pairs alone."""
         if self.share is None or work.kind != "attention" or not work.macs:
             return work
-        allowed, dense = self.share
-        return replace(work, useful=work.macs * allowed // dense)
+        allowed, computed, dense = self.share
+        return replace(work, useful=work.macs * allowed // dense, executed=work.macs * computed // dense)

@@ -122,8 +122,15 @@ def _of_two(called: Called, rule: Rule) -> Rule:
 BATCH_NORMS = ("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
                "cudnn_batch_norm", "_batch_norm_with_update", "_batch_norm_no_update")  # fmt: skip
 
+
+def _complex(called: Called, rule: Rule) -> Rule:
+    """A product of complex numbers: four multiplications, two additions, one after the other."""
+    return Rule(rule.kind, 6, (Each(2),)) if any(tensor.is_complex() for tensor in called.outputs) else rule
+
+
 SPECIAL: dict[str, Callable[[Called, Rule], Rule]] = {
     "pow": _power,
+    "mul": _complex,
     "gelu": _gelu,
     **dict.fromkeys(("max", "min"), _of_two),
     **dict.fromkeys(BATCH_NORMS, _moments),

@@ -28,7 +28,9 @@ def inputs_for(
     if min(batch, length, 1 if source is None else source) < 1:
         raise ValueError(f"a batch of {batch} with length {length} and source {source} cannot exist: sizes start at 1")
     if shape is not None:
-        return (described(shape, batch, length),), {}
+        return tuple(described(one, batch, length) for one in shape.split("+")), {}
+    if isinstance(module, nn.Transformer | nn.MultiheadAttention):
+        return _of_torch(module, batch, length, source or length), {}
     config = getattr(module, "config", None)
     found = None
     if type(module).__module__.startswith("headway."):
@@ -135,6 +137,14 @@ FIRST: tuple[tuple[Any, Any], ...] = (
     (nn.RNNBase, lambda layer, batch, length: _ordered(layer.batch_first, batch, length, layer.input_size)),
     (nn.Linear, lambda layer, batch, length: _floats(batch, length, layer.in_features)),
 )
+
+
+def _of_torch(module: nn.Transformer | nn.MultiheadAttention, batch: int, length: int, source: int) -> tuple[Any, ...]:
+    """A source and a target; or queries, keys and values."""
+    if isinstance(module, nn.Transformer):
+        return tuple(_ordered(module.batch_first, batch, size, module.d_model) for size in (source, length))
+    sizes = (length, module.embed_dim), (source, module.kdim), (source, module.vdim)
+    return tuple(_ordered(module.batch_first, batch, size, width) for size, width in sizes)
 
 
 def _sequence(layer: nn.TransformerEncoderLayer, batch: int, length: int) -> Tensor:

@@ -41,12 +41,19 @@ class Seen:
 
 
 def look(
-    module: nn.Module, tree: Any, device: str, *, backward: bool, lengths: set[int], loss: Loss | None = None
+    module: nn.Module,
+    tree: Any,
+    device: str,
+    *,
+    backward: bool,
+    lengths: set[int],
+    loss: Loss | None = None,
+    guessing: bool = False,
 ) -> Seen:
     """Runs a copy of the module on (inputs, keywords); where it stops, what ran is kept."""
     ground = Ground(device)
     copied, (inputs, keywords) = ground.module(module), ground.inputs(tree)
-    tracer = _tracer(copied, (inputs, keywords), lengths, numbers=device == "cpu")
+    tracer = _tracer(copied, (inputs, keywords), lengths, numbers=device == "cpu", guessing=guessing)
     problem, output, saved = None, None, 0
     try:
         with _running(tracer, ground, backward=backward):
@@ -66,14 +73,14 @@ def look(
     return Seen(tracer, depth, saved, problem, device)
 
 
-def _tracer(copied: Copied, tree: Any, lengths: set[int], *, numbers: bool) -> Tracer:
+def _tracer(copied: Copied, tree: Any, lengths: set[int], **how: bool) -> Tracer:
     storages, module = Storages(), copied.module
     for name, tensor in copied.tensors.items():
         storages.of(tensor).lasting = True
         storages.of(tensor).parameter = name if isinstance(tensor, nn.Parameter) else None
     for tensor in tensors_in(list(tree)):
         storages.of(tensor).depths.whole = (0,) * len(COUNTINGS)
-    return Tracer(storages, Axes(storages, lengths, widths_of(module)), Places(module), numbers=numbers)
+    return Tracer(storages, Axes(storages, lengths, widths_of(module)), Places(module), **how)
 
 
 @contextmanager

@@ -26,7 +26,8 @@ def _operation(event: Event, *, backward: bool) -> Operation:
     """Products backwards as they were seen; other FLOPs backwards are twice those forwards."""
     done = event.work
     share = (1, 1) if done.useful is None else (done.useful, done.macs)
-    forward = Cost(done.macs, done.macs if done.useful is None else done.useful, done.macs, done.other)
+    executed = done.macs if done.executed is None else done.executed
+    forward = Cost(done.macs, done.macs if done.useful is None else done.useful, executed, done.other)
     doubled = 2 * done.other * (backward and event.differentiable)
     if event.name == "embedding" and backward and event.differentiable:
         doubled = event.writes

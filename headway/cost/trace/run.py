@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from headway.cost.part import Line
 from headway.cost.trace.call import tensors_in
 from headway.cost.trace.look import Loss, Seen, look
 from headway.cost.trace.parameters import Parameters, parameters_of
+from headway.cost.trace.problem import Problem
 from headway.cost.trace.report import lines_of, total
 from headway.sizes import Cost
 from headway.steps import COUNTINGS
@@ -78,6 +79,8 @@ def trace(
         seen, notes = _instead(run, seen)
     if seen.problem is not None and seen.problem.mistaken:
         raise ValueError(seen.problem.sentence)
+    if seen.problem is not None and device == "meta":
+        run, seen = _guessed(run, seen)
     found = run.memory(seen) if memory else (None, [])
     problem = [] if seen.problem is None else [seen.problem.sentence]
     return Trace(
@@ -101,10 +104,14 @@ class Run:
     backward: bool
     loss: Loss | None
     lengths: set[int]
+    guessing: bool = False
 
     def on(self, device: str, *, backward: bool | None = None) -> Seen:
         wanted = self.backward if backward is None else backward
-        return look(self.module, self.tree, device, backward=wanted, lengths=self.lengths, loss=self.loss)
+        return look(
+            self.module, self.tree, device, backward=wanted, lengths=self.lengths, loss=self.loss,
+            guessing=self.guessing,
+        )  # fmt: skip
 
     def memory(self, seen: Seen) -> tuple[Bytes, list[str]]:
         """With the CPU's kernels, where a module runs so; else as it was seen."""
@@ -112,13 +119,15 @@ class Run:
         plain = seen if seen.device == device and not self.backward else self.on(device, backward=False)
         if plain.problem is not None and device == "fake":
             device, plain = seen.device, self.on(seen.device, backward=False)
-        notes = [MATH] if device == "meta" else []
+        notes = [MATH] if device == "meta" and _attends(seen) else []
+        notes += [ROOM] if device != "cpu" and any(isinstance(one, nn.RNNBase) for one in self.module.modules()) else []
         if not self.backward:
             return Bytes(plain.peak), notes
         learning = seen if seen.device == device else self.on(device)
         return Bytes(plain.peak, learning.saved, learning.peak), notes
 
 
+ROOM = "memory is too low: torch's recurrent kernels keep a workspace that shapes do not show; device='cpu' does"
 MATH = "memory is that of plain products on the meta device: a fused attention kernel would not hold the scores"
 
 
@@ -129,6 +138,24 @@ def _instead(run: Run, stopped: Seen) -> tuple[Seen, list[str]]:
     if again.problem is not None:
         return (again if stopped.problem.mistaken else stopped), []
     return again, [f"traced with fake tensors of the CPU; on the meta device: {stopped.problem.sentence.split(';')[0]}"]
+
+
+def _attends(seen: Seen) -> bool:
+    return any(event.work.kind == "attention" for event in seen.tracer.events.all)
+
+
+def _guessed(run: Run, stopped: Seen) -> tuple[Run, Seen]:
+    """The same with numbers that a module asks for taken for 1, so that the rest is priced too; and a note of it."""
+    assert stopped.problem is not None
+    bold = replace(run, guessing=True)
+    seen = bold.on("meta")
+    if seen.problem is not None:
+        return run, stopped
+    first = stopped.problem.sentence.split(";")[0]
+    rest = (
+        "the number was taken for 1 (a truth value for False), and the rest is priced on that way alone; device='cpu'"
+    )
+    return bold, replace(seen, problem=Problem(f"{first}; {rest} takes the real one"))
 
 
 def text_lengths(tree: Any) -> set[int]:

@@ -31,8 +31,11 @@ HALF = 0.5  # where one number is drawn to decide something (whether a layer is 
 class Tracer(TorchDispatchMode):
     """Counts, depths and live bytes of whatever runs under it. numbers: whether there are any, not shapes alone."""
 
-    def __init__(self, storages: Storages, axes: Axes, places: Places, *, numbers: bool) -> None:
+    def __init__(
+        self, storages: Storages, axes: Axes, places: Places, *, numbers: bool, guessing: bool = False
+    ) -> None:
         super().__init__()
+        self.guessing = guessing  # whether a number that shapes do not tell is taken for 1 (a truth value for False)
         self.storages, self.axes, self.places, self.real = storages, axes, places, numbers
         self.events, self.causal = Events(), Causal()
         self.notes: dict[str, None] = {}
@@ -60,6 +63,8 @@ class Tracer(TorchDispatchMode):
         except Exception as error:
             if name in STAND_INS and isinstance(error, RuntimeError) and not self.real:
                 return STAND_INS[name](Called(operation, arguments, keywords, None))
+            if name == "_local_scalar_dense" and self.guessing:
+                return _guess(arguments[0])
             self.failed = (str(operation), self.places.now)
             raise
 
@@ -158,6 +163,12 @@ class Tracer(TorchDispatchMode):
 
 # Their first input is added when all else is done.
 LATE = ("addcmul", "addcdiv", "addmm", "addmv", "baddbmm", "addbmm", "addr")
+
+
+def _guess(tensor: Tensor) -> Any:
+    if tensor.dtype == torch.bool:
+        return False
+    return 1.0 if tensor.is_floating_point() else 1
 
 
 def _over(done: Work) -> str:

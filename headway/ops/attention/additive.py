@@ -5,6 +5,8 @@
 q and k come projected (W s and U h of the paper); the vector, `H K` or `1 K`, turns the hidden layer into one score.
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -62,10 +64,12 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
 
 def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
     """Sum, tanh and an inner product give a score; every tile is computed again before it goes back."""
-    forward = cost(sizes, mask, spec, pairs)
+    plain = cost(sizes, mask, spec, pairs)
+    forward = replace(plain, other=plain.other + modifiers.flops * sizes.scores)
     executed = None if forward.executed is None else 3 * forward.executed
     backward = Cost(2 * forward.dense, 2 * forward.useful, executed, 2 * forward.other)
-    steps = (Each(2), Product(sizes.key_width, WIDTH), *softmax_steps(sizes.keys), Product(sizes.keys, POSITIONS))
+    score = (Each(2), Product(sizes.key_width, WIDTH), *((Each(modifiers.steps),) if modifiers.steps else ()))
+    steps = (*score, *softmax_steps(sizes.keys), Product(sizes.keys, POSITIONS))
     return attention_operation(sizes, forward=forward, backward=backward, steps=steps)
 
 

@@ -43,7 +43,9 @@ def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, 
 def attend(call: Call) -> Float[Tensor, "B H L W"]:
     """Two products, K x K weights per group: linear in the number of positions."""
     q, k, v = _prepared(call)
-    return (v @ (q.mT @ k * _scale(call)).softmax(-1).mT).to(call.q.dtype)
+    scores, scale = q.mT @ k, _scale(call)
+    scores = scores if scale == 1.0 else scores * scale
+    return (v @ scores.softmax(-1).mT).to(call.q.dtype)
 
 
 def _prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:

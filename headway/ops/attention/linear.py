@@ -142,7 +142,7 @@ def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
     keep = None if mask is None else kept_keys(mask)
     gone = 0 if keep is None else sizes.kv_heads * int((~keep.expand(sizes.batch, -1)).sum()) * features * width
     executed = dense if sizes.whole else None
-    if sizes.whole and is_causal(mask):
+    if sizes.whole and choose(mask, pairs).causal:
         executed = _executed(sizes, spec.chunk, features, width)
     return Cost(dense, dense - gone, executed, other)
 
@@ -159,7 +159,7 @@ def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: 
     entries = sizes.batch * (sizes.heads * sizes.queries + sizes.kv_heads * sizes.keys) * features
     flops = FEATURE_FLOPS.get(spec.feature, 1) if isinstance(spec.feature, str) else 1
     forward = replace(plain, other=plain.other + flops * entries)
-    causal = sizes.whole and is_causal(mask)
+    causal = sizes.whole and choose(mask, pairs).causal
     again = _executed_back(sizes, spec.chunk, features) if causal else 2 * plain.executed if plain.executed else None
     backward = Cost(2 * forward.dense, 2 * forward.useful, again, 2 * forward.other)
     mapped = softmax_steps(features, WIDTH) if spec.feature == "exp" else (Each(flops),)
@@ -174,6 +174,13 @@ def _executed_back(sizes: Sizes, chunk: int, features: int) -> int:
     forward = _executed(sizes, chunk, features, width)
     last = sizes.queries - (sizes.queries - 1) // chunk * chunk
     return 3 * forward - 2 * sizes.batch * sizes.kv_heads * last * features * width
+
+
+def resumed(sizes: Sizes, spec: Linear) -> int:
+    """Multiply-adds of tokens that are read after others: every chunk reads the running total, the first one too."""
+    features, width = feature_width(spec, sizes.key_width), sizes.value_width + 1
+    first = sizes.batch * sizes.heads * min(spec.chunk, sizes.queries) * features * width
+    return _executed(sizes, spec.chunk, features, width) + first
 
 
 def _executed(sizes: Sizes, chunk: int, features: int, width: int) -> int:
