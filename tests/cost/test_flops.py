@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import settings
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.cost.compose import price_tree
@@ -17,7 +18,16 @@ from headway.models import fresh
 from headway.models import parameters as counted
 from tests.cost.tiny import MODELS
 
+# `pytest --hypothesis-profile=thorough` takes every model at both sizes, else each has one of them.
 SETTINGS = {"short": Setting(batch=2, length=5, source=7), "long": Setting(batch=3, length=11, source=4)}
+
+THOROUGH = settings().max_examples > 100
+SIZED = [
+    (name, size)
+    for place, name in enumerate(MODELS)
+    for parity, size in enumerate(SETTINGS)
+    if THOROUGH or parity == place % 2
+]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -25,8 +35,7 @@ def test_parameters_are_those_of_the_module(name: str) -> None:
     assert parameters(price_tree(MODELS[name], SETTINGS["short"])) == counted(fresh(MODELS[name]))
 
 
-@pytest.mark.parametrize("size", SETTINGS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "size"), SIZED)
 def test_dense_flops_are_those_that_torch_counts_on_the_plain_path(name: str, size: str) -> None:
     config, setting = MODELS[name], SETTINGS[size]
     tree, model = price_tree(config, setting), fresh(config)
@@ -39,8 +48,7 @@ def test_dense_flops_are_those_that_torch_counts_on_the_plain_path(name: str, si
         assert 2 * backward(tree).dense == counter.get_total_flops()
 
 
-@pytest.mark.parametrize("size", SETTINGS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "size"), SIZED)
 def test_executed_flops_are_those_of_the_fast_path(name: str, size: str) -> None:
     config, setting = MODELS[name], replace(SETTINGS[size], training=True)
     tree, model = price_tree(config, setting), fresh(config)

@@ -19,7 +19,7 @@ from tests.cost.tiny import MODELS
 
 SETTING = Setting(batch=3, length=11, source=7)
 # Pairs of these masks are counted, not calculated.
-COUNTED = ("selected", "dilated", "vit-mean", "vit-local", "davit", "davit-kernel")
+COUNTED = ("selected", "dilated", "vit-local", "davit", "davit-kernel")
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import unwrap
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from headway.cost.memory.optimiser import optimiser_state, update_bytes
 from headway.cost.memory.walk import walked
 from headway.cost.setting import Setting
 from headway.models import fresh
+from headway.models.davit import GridBlock
 from headway.ops.attention.fused import trusted
 from headway.train.learner import Learner, forget_activations, total
 from headway.train.optim import Optimizer
@@ -94,6 +96,12 @@ def one_thread() -> Any:
     trusted("cpu", torch.float32)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types that are checked hold what a call is given till it returns; unchecked, it goes as soon as it is used."""
+    monkeypatch.setattr(GridBlock, "_attend", unwrap(GridBlock._attend))
 
 
 @pytest.mark.parametrize("name", DAILY)

@@ -133,7 +133,7 @@ def test_padding_makes_less_useful_and_no_fewer_dense() -> None:
         (GPT, {"length": 32}, "31 positions, too few for a length of 32"),
         (GPT, {"length": 30, "new": 3}, "31 positions: a prompt of 30 leaves room for 2 new tokens, not 3"),
         (GPT, {"past": 31}, "31 positions: 31 in the cache leave none"),
-        (GPT, {"past": -1}, "past is at least 0"),
+        (GPT, {"past": -1}, "past is at least 1"),
         (GPT, {"source": 5}, "language model reads no source"),
         (GPT, {"lengths": (5, 9), "length": 9}, "lengths of 2 rows do not fit a batch of 1"),
         (GPT, {"lengths": (12,), "length": 9}, "a row has 1 to 9 tokens, not 12"),

@@ -62,7 +62,7 @@ def test_a_line_as_on_paper() -> None:
 def test_padding_is_counted_and_not_calculated() -> None:
     sheet = drafted(MODELS["gpt2"], Asked(batch=2, length=11, lengths=(5, 9)))
     useful = [step for step in explained(sheet)[0] if step.quantity == "useful MACs" and step.path != "in all"]
-    assert [step.numbers for step in useful] == ["pairs that the mask allows, counted"]
+    assert [step.formula for step in useful] == ["pairs that the mask allows, counted"]
     assert sum(row[-1] for row in explain_table(sheet).rows if row[1] == "useful FLOPs") == sheet.useful_flops  # type: ignore
 
 
