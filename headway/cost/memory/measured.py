@@ -6,18 +6,16 @@ does not count.
 
 import os
 import resource
-import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._C._profiler import _EventType
-from torch.profiler import ProfilerActivity, profile
+
+from headway.cost.memory.allocations import recorded, replay
 
 
 @dataclass(frozen=True)
@@ -90,43 +88,11 @@ def saved_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:
 
 
 def replayed(call: Callable[[], Any]) -> tuple[int, int]:
-    """Bytes in use at most while the call runs, and when it has returned (with what it returned)."""
-    with _hushed(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        result = call()
-    events = record.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
-    live: dict[int, int] = {}
-    total = high = 0
-    for _, place, size in sorted(_changes(events), key=lambda change: change[0]):
-        total += size if size >= 0 else -live.pop(place, 0)
-        if size >= 0:
-            live[place] = size
-        high = max(high, total)
+    """Bytes in use at most while a call runs, and after it while its result is there."""
+    result, changes = recorded(call)
+    high, live = replay(changes)
     del result
-    return high, total
-
-
-def _changes(events: Sequence[Any]) -> list[tuple[int, int, int]]:
-    found, waiting = [], list(events)
-    while waiting:
-        event = waiting.pop()
-        waiting.extend(event.children)
-        if event.tag == _EventType.Allocation:
-            found.append((event.start_time_ns, event.extra_fields.ptr, event.extra_fields.alloc_size))
-    return found
-
-
-@contextmanager
-def _hushed() -> Iterator[None]:
-    """The profiler writes to file descriptor 2 when it starts and stops, whatever its log level."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+    return high, sum(live.values())
 
 
 def resident() -> int:

@@ -1,0 +1,45 @@
+"""Predicted beside measured, on small models of several kinds."""
+
+import pytest
+import torch
+from torch import nn
+
+import headway
+from headway.cost.verify import Check, verify
+from headway.models import fresh
+from tests.cost.tiny import MODELS, language
+
+EXACT = {"parameters", "FLOPs", "positions"}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "local", "linear", "t5", "recurrent", "vit", "bert-words", "bare"])
+def test_counts_are_those_of_the_real_model(name: str) -> None:
+    size = {"length": 9, "source": 7} if name in ("t5", "recurrent") else {} if name == "vit" else {"length": 9}
+    checks = {one.name: one for one in verify(headway.price(MODELS[name], batch=2, **size))}
+    wrong = [one for one in checks.values() if one.unit in EXACT and one.difference]
+    assert not wrong
+    assert {"parameters", "dense forward", "dense backward", "executed forward", "executed backward"} <= checks.keys()
+    if name in ("gpt2", "local", "linear", "t5"):
+        assert checks["cache"].difference == 0
+        assert abs(checks["saved activations"].ratio - 1) < 0.01
+        assert any(one.startswith("reach") for one in checks)
+
+
+def test_a_trace_has_no_second_count() -> None:
+    with pytest.raises(ValueError, match="priced by a trace of itself"):
+        list(verify(headway.price(nn.Sequential(nn.Linear(3, 5)), length=7)))
+
+
+def test_a_model_that_differs_from_its_price_is_found() -> None:
+    """The proof can fail: another width, and parameters and products differ."""
+    sheet = headway.price(language(), length=9)
+    other = fresh(language(head_width=8))
+    found = {one.name: one for one in verify(sheet, other)}
+    assert found["parameters"].difference > 0 and found["dense forward"].difference > 0
+
+
+def test_a_check_in_numbers() -> None:
+    one = Check("forward", 3.0, 2.0, "seconds")
+    assert (one.difference, one.ratio, one.as_json()["difference"]) == (-1.0, 1.5, -1.0)
+    assert Check("nothing", 0, 0, "bytes").ratio == 1.0
+    assert torch.isinf(torch.tensor(Check("something", 1, 0, "bytes").ratio))
