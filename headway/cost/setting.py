@@ -22,7 +22,8 @@ class Setting:
     lengths: the real lengths of the rows, where they are padded (on the right); the same for the source.
     mask: any further rule between the positions of the text (a window, segments).
     training: with dropout, and gradients wanted. logits: how many positions of each row are asked for the vocabulary
-    (None: all; prefill and decoding ask the last alone). prepared: the source is read already (decoding).
+    (None: all; prefill and decoding ask the last alone). prepared: the source is read already (decoding). session:
+    a text is read into caches (prefill).
     """
 
     batch: Number = 1
@@ -35,6 +36,7 @@ class Setting:
     training: bool = False
     logits: Number | None = None
     prepared: bool = False
+    session: bool = False
     dtype: str = "float32"
     checkpointing: bool = False
 
@@ -75,7 +77,7 @@ class Setting:
 
     def prefill(self) -> "Setting":
         """The whole prompt at once, and the logits of what follows it alone."""
-        return replace(self, logits=1, training=False)
+        return replace(self, logits=1, training=False, session=True)
 
 
 def _joined(mask: Mask | None, lengths: tuple[int, ...] | None, total: Number) -> Mask | None:

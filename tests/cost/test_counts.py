@@ -97,7 +97,7 @@ def test_cross_attention_counts_the_source_that_is_real() -> None:
     assert cross.operation.forward.dense == 2 * 2 * 5 * 7 * (5 + 5)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "local", "linear", "seq2seq", "t5", "recurrent"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "local", "dilated", "linear", "seq2seq", "t5", "recurrent"])
 def test_prefill_and_decoding_are_what_a_session_runs(name: str) -> None:
     """Executed FLOPs of reading a prompt of 9 tokens, and of one more, through the cache."""
     config, setting = MODELS[name], Setting(batch=2, length=9, source=7)

@@ -223,6 +223,8 @@ def _pairs(sizes: Sizes, setting: Setting, crossing: bool, first: int | None) ->
     if crossing:
         return Pairs.counting(sizes.queries, sizes.keys)
     begin = setting.past if first is None else first
+    if not begin and setting.session and setting.batch > 1:
+        return Pairs.of(torch.arange(sizes.queries).expand(setting.batch, -1))  # a cache knows where each row stands
     if not begin:
         return Pairs.of(sizes.queries)
     query = torch.arange(begin, begin + sizes.queries)
