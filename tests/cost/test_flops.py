@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import settings
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.cost.compose import price_tree
@@ -16,12 +15,11 @@ from headway.cost.plain import plain
 from headway.cost.setting import Setting
 from headway.models import fresh
 from headway.models import parameters as counted
-from tests.cost.tiny import MODELS
+from tests.cost.tiny import MODELS, THOROUGH
 
 # `pytest --hypothesis-profile=thorough` takes every model at both sizes, else each has one of them.
 SETTINGS = {"short": Setting(batch=2, length=5, source=7), "long": Setting(batch=3, length=11, source=4)}
 
-THOROUGH = settings().max_examples > 100
 SIZED = [
     (name, size)
     for place, name in enumerate(MODELS)

@@ -27,7 +27,8 @@ THOROUGH = settings().max_examples > 100  # pytest --hypothesis-profile=thorough
 RARE = {
     "gpt post", "gpt batch norm", "llama neighbours", "llama part", "llama medium", "large softcap", "local dilated",
     "linear groups", "words medium", "t5 gated", "t5 one text", "t5 long", "bart", "one way", "vit windows", "vit near",
-    "davit kernel", "bare block", "local both ways", "additive",
+    "davit kernel", "bare block", "local both ways", "additive", "llama widths", "softcap long", "linear both ways",
+    "deit", "vit padded windows", "classes", "ttic layer",
 }  # fmt: skip
 DAILY = [name for name in CASES if THOROUGH or name not in RARE]
 # "sentence" was written when its objective mixed precisions; it is not measured in half precision yet.

@@ -9,7 +9,7 @@ from torch import nn
 from headway.cost.price import drafted
 from headway.cost.request import Asked
 from headway.cost.show.explain import explain_table, explain_text, explained
-from tests.cost.tiny import MODELS
+from tests.cost.tiny import MODELS, SOME
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def _letters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SOME)
 def test_the_lines_add_up_to_the_sheet(name: str) -> None:
     sheet = drafted(MODELS[name], Asked(batch=2))
     steps, _ = explained(sheet)
