@@ -65,8 +65,7 @@ def _formula(job: Job) -> int:
     sheets = [drafted(target, Asked(**job.given), name=target) for target in job.targets]
     tables = [formula_table(sheet) for sheet in sheets]
     records = [formula_record(sheet) for sheet in sheets]
-    rows = [(sheet.name, *row) for sheet, one in zip(sheets, tables, strict=True) for row in one.rows]
-    flat = table("", ("model", *tables[0].columns), rows)
+    flat = _flat([sheet.name for sheet in sheets], tables)
     said = [line for sheet in sheets for line in remarks(sheet)]
     _print(job, "", tables, flat, records[0] if len(records) == 1 else records, said)
     return 0
@@ -74,12 +73,11 @@ def _formula(job: Job) -> int:
 
 def _explain(job: Job) -> int:
     sheets = [drafted(target, Asked(**job.given), name=target) for target in job.targets]
-    tables = [explain_table(sheet) for sheet in sheets]
     if job.kind == TEXT:
         put("\n".join(f"{title(sheet)}\n\n{explain_text(sheet)}" for sheet in sheets), job.output)
         return 0
-    rows = [(sheet.name, *row) for sheet, one in zip(sheets, tables, strict=True) for row in one.rows]
-    flat = table("", ("model", *tables[0].columns), rows)
+    tables = [explain_table(sheet) for sheet in sheets]
+    flat = _flat([sheet.name for sheet in sheets], tables)
     records = [dict(zip(flat.columns, row, strict=True)) for row in flat.rows]
     _print(job, "", tables, flat, records)
     return 0
@@ -96,8 +94,7 @@ def _sweep(job: Job) -> int:
     found = [swept(sweep, target, Asked(**job.given), name=target) for target in job.targets]
     tables = [sweep_table(sweep, sheets) for sheets in found]
     records = [one for sheets in found for one in sweep_record(sweep, sheets)]
-    rows = [(sheets[0].name, *row) for sheets, one in zip(found, tables, strict=True) for row in one.rows]
-    _print(job, "", tables, table("", ("model", *tables[0].columns), rows), records)
+    _print(job, "", tables, _flat([sheets[0].name for sheets in found], tables), records)
     if job.view.plot is not None:
         drawing.plot(sweep, found[0], job.view.plot)
         print(f"plot: {job.view.plot}", file=sys.stderr)
@@ -114,9 +111,8 @@ def _verify(job: Job) -> int:
     sheets = [price(target, **job.given, name=target) for target in job.targets]
     checks = [list(verify(sheet)) for sheet in sheets]
     tables = [verified_table(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
-    rows = [(sheet.name, *row) for sheet, one in zip(sheets, tables, strict=True) for row in one.rows]
     records = [verified_record(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
-    flat = table("", ("model", *tables[0].columns), rows)
+    flat = _flat([sheet.name for sheet in sheets], tables)
     _print(job, "", tables, flat, records[0] if len(records) == 1 else records)
     wrong = [f"{sheet.name}: {name}" for sheet, found in zip(sheets, checks, strict=True) for name in mistaken(found)]
     for line in wrong:
@@ -133,6 +129,12 @@ def _machine(job: Job) -> int:
     made = table(str(machine), ("dtype", "GFLOP/s", "GB/s", "FLOPs per byte at the ridge"), rows)
     _print(job, "", [made], made, machine.as_json())
     return 0
+
+
+def _flat(names: Sequence[str], tables: Sequence[Table]) -> Table:
+    """Tables of several models as one, each row under its model's name."""
+    rows = [(name, *row) for name, one in zip(names, tables, strict=True) for row in one.rows]
+    return table("", ("model", *tables[0].columns), rows)
 
 
 def _print(job: Job, head: str, tables: Sequence[Table], flat: Table, record: Any, said: Sequence[str] = ()) -> None:

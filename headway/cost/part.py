@@ -109,24 +109,20 @@ def parameters(part: Part) -> Number:
 
 def forward(part: Part) -> Cost:
     """The price of all operations forwards."""
-    return _summed(part, lambda operation: operation.forward)
+    return summed(lines(part))
 
 
 def backward(part: Part) -> Cost:
     """The price of all operations backwards."""
-    return _summed(part, lambda operation: operation.backward)
+    return summed(lines(part), backward=True)
 
 
-def _summed(part: Part, value: Callable[[Operation], Cost]) -> Cost:
-    found = NOTHING
-    for line in lines(part):
-        found = found + _times(value(line.operation), line.runs)
-    return found
-
-
-def _times(cost: Cost, runs: Number) -> Cost:
-    executed = None if cost.executed is None else cost.executed * runs
-    return Cost(cost.dense * runs, cost.useful * runs, executed, cost.other * runs)
+def summed(found: Iterable[Line], *, backward: bool = False) -> Cost:
+    """The price of all lines as often as they run, forwards or backwards."""
+    total = NOTHING
+    for line in found:
+        total = total + (line.operation.backward if backward else line.operation.forward) * line.runs
+    return total
 
 
 def depth(part: Part, counting: Counting) -> Number:

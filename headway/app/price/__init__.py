@@ -14,13 +14,13 @@ from headway.config import Frozen
 from headway.cost.compose import price_tree
 from headway.cost.memory import peak, weight_bytes
 from headway.cost.optimiser import optimiser_cost
-from headway.cost.part import Line, backward, forward, lines
+from headway.cost.part import Line, backward, forward, lines, summed
 from headway.cost.setting import Setting
 from headway.cost.sheet import EMBEDDINGS, by_kind
 from headway.cost.time import STEP, predict
 from headway.cost.time.kernels import FORWARD, LEARNING, UPDATE, Held
 from headway.cost.time.machine import Machine
-from headway.sizes import NOTHING, Cost
+from headway.sizes import Cost
 
 ADAMW, MUON = "adamw", "muon"
 
@@ -78,22 +78,10 @@ def step_price(
     kinds, ahead, back = by_kind(found), forward(tree), backward(tree)
     again = [line for line in found if setting.checkpointing and "blocks" in line.path.split(".")]
     turns = list(muon_lines(found)) if optimiser == MUON else []
-    passes = _scaled(ahead + back + _sum(again), parts)
-    cost = passes + optimiser_cost(ADAMW, sum(kinds.values())) + _sum(turns)
+    passes = (ahead + back + summed(again)) * parts
+    cost = passes + optimiser_cost(ADAMW, sum(kinds.values())) + summed(turns)
     seconds, each = _seconds(found, setting.dtype, machine, parts, again, turns)
     return StepPrice(config, setting, optimiser, kinds, parts, ahead, back, cost, seconds, each)
-
-
-def _sum(lines: Iterable[Line]) -> Cost:
-    total = NOTHING
-    for line in lines:
-        total = total + _scaled(line.operation.forward, line.runs)
-    return total
-
-
-def _scaled(cost: Cost, times: int) -> Cost:
-    executed = None if cost.executed is None else times * cost.executed
-    return Cost(times * cost.dense, times * cost.useful, executed, times * cost.other)
 
 
 def _seconds(

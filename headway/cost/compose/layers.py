@@ -23,7 +23,7 @@ from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, Sizes
 from headway.steps import Each
 
-FIXED, LEARNED = "fixed", "learned"  # kinds of bias that a model may add to the scores
+LEARNED = "learned"  # a bias with parameters of its own, added to the scores
 
 
 def entering(block: BlockConfig) -> Number:

@@ -12,7 +12,7 @@ from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
 from headway.ops.linear import linear_price
 from headway.ops.loss import loss_price
-from headway.ops.move import add_price, dropout_price, lookup_price, scale_price
+from headway.ops.move import add_price, dropout_price, lookup_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, other
 from headway.steps import POSITIONS, Each, Sum
@@ -159,6 +159,3 @@ def _unit(rows: Number, width: Number) -> Operation:
 def vectors(c: VectorsConfig, setting: Setting) -> Part:
     """A stack alone: vectors in, vectors out."""
     return series("", stack_part("stack", c.stack, setting, fed=True))
-
-
-__all__ = ["dropped", "embed", "language", "masked", "scale_price", "sentence", "unused", "vectors"]

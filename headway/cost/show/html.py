@@ -1,7 +1,7 @@
 """A sheet in a notebook: the sums first, the tables folded below."""
 
 from headway.cost.sheet import Sheet
-from headway.cost.show.report import report, sentences, title
+from headway.cost.show.report import report, sentences, sums, title
 from headway.cost.show.table import Amount, Table
 from headway.page import Fact, Html, escaped, facts, folded, joined, number, paragraph, short
 from headway.page.table import table as html_table
@@ -29,16 +29,7 @@ def body(sheet: Sheet) -> Html:
 
 def cards(sheet: Sheet) -> Html:
     """The sums, in a few digits with all of them below."""
-    values = {
-        "parameters": sheet.params,
-        "dense MACs": sheet.macs,
-        "dense FLOPs": sheet.flops,
-        "useful FLOPs": sheet.useful_flops,
-        "executed FLOPs": sheet.executed_flops,
-        "other FLOPs": sheet.other_flops,
-        "depth": sheet.depth["tree"],
-    }
-    found = [Fact(name, short(value), number(value)) for name, value in values.items() if value is not None]
+    found = [Fact(name, short(value), number(value)) for name, value in sums(sheet).items() if value is not None]
     return facts(f"The price of {sheet.name}", found)
 
 

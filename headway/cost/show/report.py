@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from headway.cost.part import Line
 from headway.cost.setting import Setting
@@ -72,6 +73,19 @@ def _operation(line: Line, whole: int) -> tuple[Cell, ...]:
     _, _, others = rest
     part = share(dense + others, whole)  # pyright: ignore
     return line.path, f"×{line.runs:,}", line.sets * line.operation.parameters, dense, *rest, part
+
+
+def sums(sheet: Sheet) -> dict[str, Any]:
+    """The numbers that stand for a sheet, by name."""
+    return {
+        "parameters": sheet.params,
+        "dense MACs": sheet.macs,
+        "dense FLOPs": sheet.flops,
+        "useful FLOPs": sheet.useful_flops,
+        "executed FLOPs": sheet.executed_flops,
+        "other FLOPs": sheet.other_flops,
+        "depth": sheet.depth["tree"],
+    }
 
 
 def merged(found: Iterable[Line]) -> list[Line]:

@@ -13,6 +13,7 @@ from headway.cost.price import drafted, found_in
 from headway.cost.request import Asked
 from headway.cost.resize import resized
 from headway.cost.sheet import Sheet
+from headway.cost.show.report import sums
 from headway.cost.show.table import BYTES, Amount, Cell, Table, table
 
 SETTINGS = ("length", "source_length", "batch", "past", "new")
@@ -117,13 +118,7 @@ def _cell(item: tuple[str, Any]) -> Cell:
 def row(sheet: Sheet) -> dict[str, Any]:
     """What is compared over sizes."""
     return {
-        "parameters": sheet.params,
-        "dense MACs": sheet.macs,
-        "dense FLOPs": sheet.flops,
-        "useful FLOPs": sheet.useful_flops,
-        "executed FLOPs": sheet.executed_flops,
-        "other FLOPs": sheet.other_flops,
-        "depth": sheet.depth["tree"],
+        **sums(sheet),
         "peak forward": None if sheet.memory is None else sheet.memory.peak_forward,
         "peak step": None if sheet.memory is None else sheet.memory.peak_step,
         "bottleneck": None if sheet.bottleneck is None else sheet.bottleneck.now.part,

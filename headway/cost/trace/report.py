@@ -55,16 +55,6 @@ def _with_parameters(
     return replace(operation, weights=weights, biases=biases, borrowed=borrowed)
 
 
-def total(lines: Iterable[Line], *, backward: bool = False) -> Cost:
-    """The price of all lines, forwards or backwards."""
-    found = NOTHING
-    for line in lines:
-        cost = line.operation.backward if backward else line.operation.forward
-        executed = None if cost.executed is None else cost.executed * line.runs
-        found = found + Cost(cost.dense * line.runs, cost.useful * line.runs, executed, cost.other * line.runs)
-    return found
-
-
 def merged(lines: Iterable[Line]) -> list[Line]:
     """Numbered neighbours that do the same as one, with all their runs and sets: h.0 … h.11 become h.0-11.
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.cost.part import Line
+from headway.cost.part import Line, summed
 from headway.cost.trace.call import tensors_in
 from headway.cost.trace.look import Loss, Seen, look
 from headway.cost.trace.parameters import Parameters, parameters_of
 from headway.cost.trace.problem import Problem
-from headway.cost.trace.report import lines_of, total
+from headway.cost.trace.report import lines_of
 from headway.sizes import Cost
 from headway.steps import COUNTINGS
 
@@ -48,11 +48,11 @@ class Trace:
 
     @property
     def forward(self) -> Cost:
-        return total(self.lines)
+        return summed(self.lines)
 
     @property
     def backward(self) -> Cost:
-        return total(self.lines, backward=True)
+        return summed(self.lines, backward=True)
 
 
 def trace(
