@@ -10,8 +10,9 @@ PYTHON  ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo pyt
 .DELETE_ON_ERROR:
 .PHONY: run mechanisms test check bench two-hosts recipe-data clean help
 
-run: $(STAMP) $(MACHINE)  ## train a small GPT on the language reference of this Python, in two to three minutes: runs/first
+run: $(STAMP) $(MACHINE)  ## train a small GPT on the language reference of this Python, in two to three minutes, and audit it: runs/first
 	$(BIN)/headway train --config recipes/first.yaml --out runs/first --overwrite
+	$(BIN)/headway audit runs/first --quick
 
 mechanisms: $(STAMP)  ## a table over all mechanisms: difference from the reference, price, time
 	$(BIN)/headway mechanisms

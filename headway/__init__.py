@@ -10,9 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headway.audit.examine import examine
     from headway.cost.price import price
     from headway.hub import load, save
     from headway.ops.attention import MECHANISMS, attend, weights
+    from headway.ops.jacobian import softmax_jacobian
     from headway.ops.mask import (
         Mask,
         allowed,
@@ -50,6 +52,8 @@ PUBLIC = {
     "load": "headway.hub",
     "save": "headway.hub",
     "price": "headway.cost.price",
+    "examine": "headway.audit.examine",
+    "softmax_jacobian": "headway.ops.jacobian",
 }
 
 __all__ = [
@@ -71,6 +75,8 @@ __all__ = [
     "load",
     "save",
     "price",
+    "examine",
+    "softmax_jacobian",
 ]
 
 

@@ -142,5 +142,6 @@ def test_a_skip_in_ci_is_a_failure(tmp_path: Path, ci: str, summary: str) -> Non
     (tmp_path / "test_skips.py").write_text(SKIPS)
     (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     call = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors", "-p", "no:cacheprovider"]
+    call += ["-p", "no:headway"]  # as in pyproject.toml: the plugin comes before the conftest
     done = subprocess.run(call, cwd=tmp_path, env={**os.environ, "CI": ci}, capture_output=True, text=True)
     assert summary in done.stdout, done.stdout

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headway.app import charts, sections
+from headway.app.audit_section import audit
 from headway.app.cost_section import cost
 from headway.app.run import Run, read_run
 from headway.data.files import write_whole
@@ -21,6 +22,7 @@ SECTIONS: list[Callable[[Run], Section | None]] = [
     sections.samples,
     sections.model,
     cost,
+    audit,
     sections.configuration,
     sections.next_steps,
 ]

@@ -1,10 +1,49 @@
-"""Audits: laws that mechanisms claim, trials to test them on, and the search for a counter-example.
+"""Audits: the laws of mechanisms (`mechanisms/`), and those of whole models, tried on anybody's.
 
->>> from headway.audit.laws import LAWS, hold, refute
->>> from headway.audit.trials import trials
+>>> from headway.audit.mechanisms.laws import LAWS, hold, refute
+>>> from headway.audit.mechanisms.trials import trials
 >>> from headway.ops.attention import MECHANISMS
 >>> hold(MECHANISMS["softmax"], LAWS["rows_sum"], trials("softmax", 3)) < 1e-10
 True
 >>> refute(MECHANISMS["local"], LAWS["equivariant"], trials("local", 9)) is None
 False
+
+For whole models: `examine` gives a report, `assert_causal` and its sisters fit a test suite, an `Adapter` says how a
+model is called. They are imported when first used.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.audit.asserts import (
+        assert_batch,
+        assert_cache,
+        assert_causal,
+        assert_laws,
+        assert_masks,
+        assert_padding,
+        assert_positions,
+        assert_quarantine,
+        assert_segments,
+    )
+    from headway.audit.examine import examine
+    from headway.audit.report import Finding, Report
+    from headway.audit.subject.adapter import Adapter
+    from headway.audit.subject.reading import Reading
+
+__all__ = [
+    "Adapter", "Finding", "Reading", "Report", "assert_batch", "assert_cache", "assert_causal", "assert_laws",
+    "assert_masks", "assert_padding", "assert_positions", "assert_quarantine", "assert_segments", "examine",
+]  # fmt: skip
+
+_HOMES = {
+    "Adapter": "subject.adapter", "Reading": "subject.reading", "Finding": "report", "Report": "report",
+    "examine": "examine",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'headway.audit' has no attribute {name!r}")
+    return getattr(import_module(f"headway.audit.{_HOMES.get(name, 'asserts')}"), name)

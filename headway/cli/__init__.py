@@ -22,6 +22,7 @@ VERBS = {
     "mechanisms": "One table over all attention mechanisms: difference from the reference, price, time.",
     "bench": "Time headway beside its peers, in one run.",
     "cost": "The price of a model before it runs: FLOPs, memory, depth, time.",
+    "audit": "The laws, checked on anybody's model: causal, padding, cache and more.",
     "info": "A model as a tree: shapes, parameters, memory.",
     "convert": "Read a model and write it again, in another dtype.",
     "classify": "Classes of lines of text, or of pictures.",
@@ -41,6 +42,7 @@ For example:
     headway mechanisms           all mechanisms on one input
     headway bench attention      attention beside its peers
     headway cost gpt2            what a model costs, before it runs
+    headway audit runs/first     which laws a model keeps, with counter-examples
     headway info gpt2            a model as a tree
     headway convert DIR NEW      a model in another dtype
     headway classify DIR FILE    classes of lines of text, or of pictures
@@ -51,7 +53,8 @@ For example:
 """
 
 EPILOGUE = (
-    "Results go to stdout, the rest to stderr. Exit codes: 0 done, 1 an error in headway, 2 a mistake in the command. "
+    "Results go to stdout, the rest to stderr. Exit codes: 0 done, 1 an error in headway (of audit: a "
+    "law is broken), 2 a mistake in the command. "
     "NO_COLOR=1 turns colours off; HEADWAY_TRACEBACK=1 shows where a mistake was found."
 )
 

@@ -5,8 +5,10 @@ from headway.page.chart import Series, line_chart
 from headway.page.number import duration, number, short
 from headway.page.points import smoothed, thinned
 from headway.page.section import GENERATOR, Section, page
+from headway.page.strip import keys, strip
 from headway.page.table import table
 from headway.page.text import Html, escaped, joined, paragraph, visible
+from headway.page.token import Token, legible
 from headway.page.tree import Branch, tree
 
 __all__ = [
@@ -27,6 +29,10 @@ __all__ = [
     "thinned",
     "Branch",
     "tree",
+    "Token",
+    "strip",
+    "keys",
+    "legible",
     "preformatted",
     "sample",
     "folded",

@@ -1,5 +1,7 @@
 """How pages look: light or dark as the reader's system is, narrow or wide, on paper."""
 
+from headway.page.looks import STRIP, VERDICT
+
 _LIGHT = """
 --paper:#fbfbfa;--card:#fff;--ink:#1d2129;--soft:#5c6470;--line:#dfe2e6;--grid:#e9ebee;--accent:#1c5fd4;--wash:#eef3fc;
 --good:#e9f6ee;--tone0:#1c5fd4;--tone1:#d4660a;--tone2:#14804f;--tone3:#b02a86;--tone4:#0b8299;--tone5:#8f6a00;
@@ -126,7 +128,9 @@ _TONES = "".join(f".tone{place}{{--tone:var(--tone{place})}}" for place in range
 _NARROW = """
 @media (max-width:36rem){body{padding:1.4rem .75rem 3rem}section{padding:1rem .85rem;border-radius:10px}
 .plot{grid-template-rows:13rem 2.4rem}.facts{grid-template-columns:1fr 1fr;gap:.5rem}.facts dd{font-size:1.1rem}
-.x span:nth-child(even):not(:last-of-type){visibility:hidden}.tree .bar{display:none}}
+.x span:nth-child(even):not(:last-of-type){visibility:hidden}.tree .bar{display:none}
+.verdicts li{grid-template-columns:minmax(0,1fr)}.verdicts .said,.verdicts .figures{grid-column:1;grid-row:auto;
+text-align:start}.bars li{grid-template-columns:minmax(0,1fr) 4.5rem}.bars .track{grid-column:1/-1;grid-row:2}}
 """
 
 _PAPER = """
@@ -138,5 +142,5 @@ figure,.facts div,tr,pre{break-inside:avoid}h2{break-after:avoid}
 
 STYLE = (
     f":root{{{_LIGHT}}}@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-    f"{_FRAME}{_PARTS}{_CHART}{_TONES}{_NARROW}{_PAPER}"
+    f"{_FRAME}{_PARTS}{_CHART}{STRIP}{VERDICT}{_TONES}{_NARROW}{_PAPER}"
 ).replace("\n", "")

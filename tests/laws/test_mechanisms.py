@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.audit.laws import CANNOT, LAWS, deviations, hold, refute
-from headway.audit.parts import outcome, visible
-from headway.audit.trials import BATCH, KEY_WIDTH, VALUE_WIDTH, Trial, trials
+from headway.audit.mechanisms.laws import CANNOT, LAWS, deviations, hold, refute
+from headway.audit.mechanisms.parts import outcome, visible
+from headway.audit.mechanisms.trials import BATCH, KEY_WIDTH, VALUE_WIDTH, Trial, trials
 from headway.config import Frozen, Linear, Spatial
 from headway.ops.attention import MECHANISMS
 from headway.ops.attention.call import Call, Mechanism

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headway.audit.trials import trial
+from headway.audit.mechanisms.trials import trial
 from headway.ops.attention import MECHANISMS, attend, weights
 from headway.ops.attention.call import Call, build
 from headway.ops.bias import Alibi, Relative

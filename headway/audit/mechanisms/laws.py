@@ -7,8 +7,8 @@ not claimed must be refuted by a counter-example; one that cannot even be posed 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headway.audit import equalities, rows
-from headway.audit.trials import Trial
+from headway.audit.mechanisms import equalities, rows
+from headway.audit.mechanisms.trials import Trial
 from headway.ops.attention.call import Mechanism
 
 # In float64, on calls this small, rounding stays three decimal places below.

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from headway.audit.parts import distance, farthest, narrowed, outcome, part, ripple, visible
-from headway.audit.trials import Trial, accepts
+from headway.audit.mechanisms.parts import distance, farthest, narrowed, outcome, part, ripple, visible
+from headway.audit.mechanisms.trials import Trial, accepts
 from headway.config import Spatial
 from headway.ops.attention.call import Call, Mechanism
 from headway.ops.mask import allowed, causal, padding

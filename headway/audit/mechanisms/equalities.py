@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from headway.audit.parts import distance, farthest, head, narrowed, outcome, own_mask, part, ripple
-from headway.audit.trials import Trial
+from headway.audit.mechanisms.parts import distance, farthest, head, narrowed, outcome, own_mask, part, ripple
+from headway.audit.mechanisms.trials import Trial
 from headway.config import Linear, Local, Softmax, Spatial
 from headway.ops.attention import softmax
 from headway.ops.attention.call import Call, Mechanism

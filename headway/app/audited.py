@@ -1,0 +1,102 @@
+"""The audit as a job: a target is opened, examined, and what was found goes where its readers look."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.app.audit_section import FILE
+from headway.app.report import report as write_report
+from headway.app.run import CONFIG, METRICS
+from headway.audit.health import Health, diagnose
+from headway.audit.health.page import section
+from headway.audit.laws import LAWS
+from headway.audit.report import Report
+from headway.audit.search.case import Case
+from headway.audit.search.draw import bounded, reading
+from headway.audit.show.html import document
+from headway.audit.subject.adapter import Adapter
+from headway.audit.subject.guess import guessed
+from headway.audit.subject.reading import Reading
+from headway.audit.subject.subject import Subject
+from headway.audit.subject.target import opened
+from headway.data.files import write_whole
+from headway.page import page
+
+ITEMS, LENGTH = 4, 128  # what the state of a model is measured on: enough for a mean, little enough for a minute
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model to look at: how it is called (None: to be guessed), its name, and the run that it comes from."""
+
+    module: nn.Module
+    adapter: Adapter | None
+    name: str
+    run: Path | None
+
+
+def open_target(text: str, *, seed: int) -> Opened:
+    """What a word on the command line means."""
+    module, adapter, name, words = opened(text, seed=seed)
+    path = Path(text).expanduser()
+    is_run = (path / METRICS).is_file() and (path / CONFIG).is_file()
+    if words is not None:
+        adapter = replace(guessed(module, adapter, {}), words=words)
+    return Opened(module, adapter, name, path if is_run else None)
+
+
+def sentences() -> dict[str, str]:
+    return {name: law.sentence for name, law in LAWS.items()}
+
+
+def page_of(report: Report) -> str:
+    """The report as a page of its own."""
+    return document(report, sentences())
+
+
+def keep(run: Path, found: Report) -> Path:
+    """Beside the run: audit.json, and the page of the run with it."""
+    write_whole(run / FILE, json.dumps(found.as_json() | {"sentences": sentences()}, indent=1) + "\n")
+    return write_report(run)
+
+
+def health_of(found: Opened, told: Mapping[str, Any], *, data: str | None, seed: int) -> Health:
+    """The state of a model's attention on a text, or on random inputs."""
+    subject = Subject(found.module.eval(), guessed(found.module, found.adapter, told), found.name)
+    given = reading(subject, Case(seed, bounded(subject, LENGTH), ITEMS, source=LENGTH // 2))
+    given = given if data is None else replace(given, **_text(found, subject, data))
+    tokens = given.inputs if subject.adapter.inputs == "tokens" else None
+    return diagnose(subject.module, lambda: _result(subject, given), tokens=tokens)
+
+
+def _result(subject: Subject, given: Reading) -> Tensor:
+    """With gradients, which the measures by depth need."""
+    from headway.audit.subject.call import call
+    from headway.audit.subject.output import chosen
+
+    return chosen(call(subject.module, subject.adapter, given), subject.adapter.output)
+
+
+def _text(found: Opened, subject: Subject, data: str) -> dict[str, Tensor]:
+    """The beginning of a file as rows of tokens."""
+    from headway.data.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.read(Path(found.name).expanduser()) if Path(found.name).expanduser().is_dir() else None
+    if tokenizer is None or subject.adapter.inputs != "tokens":
+        raise ValueError(f"{found.name} has no tokenizer to read {data} with: leave --data out for random inputs")
+    ids = tokenizer.encode(Path(data).read_text(encoding="utf-8"))
+    length = bounded(subject, LENGTH)
+    rows = min(ITEMS, len(ids) // length)
+    if rows < 1:
+        length, rows = bounded(subject, len(ids)), 1
+    tokens = torch.tensor(ids[: rows * length]).reshape(rows, length)
+    return {"inputs": tokens, "labels": torch.zeros_like(tokens)}
+
+
+def health_page(name: str, health: Health) -> str:
+    return page(name, [section(health)])

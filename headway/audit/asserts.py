@@ -1,0 +1,65 @@
+"""Laws as assertions, for anybody's test suite: they say nothing, or fail with the counter-example.
+
+from headway.audit import assert_causal
+def test_no_peeking():
+    assert_causal(MyModel(), vocabulary=100)
+"""
+
+from typing import Any
+
+from torch import nn
+
+from headway.audit.examine import examine
+from headway.audit.laws import LAWS
+from headway.audit.report import NOT_APPLICABLE, REFUTED, Report
+from headway.audit.show.text import explained
+from headway.audit.subject.adapter import Adapter
+
+
+class Assertion:
+    """`assertion(model, adapter=None, **told)`: the law is tried, and was tried, and holds.
+
+    `told` are fields of an Adapter, and quick=False, seed=… as `examine` takes them.
+    """
+
+    def __init__(self, law: str, **claims: Any) -> None:
+        self.law, self.claims = law, claims
+        self.__name__, self.__doc__ = f"assert_{law}", LAWS[law].sentence
+
+    def __call__(self, model: nn.Module, adapter: Adapter | None = None, **told: Any) -> None:
+        told = {"quick": True} | self.claims | told
+        report = examine(model, adapter, laws=[self.law], **told)
+        finding = report[self.law]
+        if finding.status in (NOT_APPLICABLE, REFUTED):
+            why = finding.why or "the model does not claim it"
+            raise AssertionError(f"{self.law} could not be tried on {report.target}: {why}")
+        _raise(report)
+
+
+def assert_laws(model: nn.Module, adapter: Adapter | None = None, **told: Any) -> Report:
+    """Every law that can be tried holds, and at least one can; the report, for whoever wants to read it."""
+    told = {"quick": True} | told
+    report = examine(model, adapter, **told)
+    if not sum(one.trials for one in report):
+        reasons = "; ".join(f"{one.law}: {one.why}" for one in report)
+        raise AssertionError(f"no law could be tried on {report.target}: {reasons}")
+    _raise(report)
+    return report
+
+
+def _raise(report: Report) -> None:
+    """Fail with every broken law and its counter-example."""
+    sentences = {name: law.sentence for name, law in LAWS.items()}
+    told = [line for one in report.broken for line in explained(one, sentences, seed=report.seed)]
+    if told:
+        raise AssertionError("\n".join(["", f"{report.target}: {', '.join(one.law for one in report.broken)} broken", *told]))
+
+
+assert_causal = Assertion("causal", causal=True)
+assert_padding = Assertion("padding")
+assert_quarantine = Assertion("quarantine")
+assert_batch = Assertion("batch")
+assert_cache = Assertion("cache")
+assert_positions = Assertion("positions")
+assert_masks = Assertion("masks")
+assert_segments = Assertion("segments")

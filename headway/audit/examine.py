@@ -1,0 +1,69 @@
+"""`headway.examine`: which laws hold for a model, and a counter-example for each that does not."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from headway.audit.laws import Law, chosen_laws
+from headway.audit.report import Finding, Report
+from headway.audit.search.find import FULL, QUICK, Scene
+from headway.audit.subject.adapter import Adapter
+from headway.audit.subject.guess import guessed
+from headway.audit.subject.subject import Subject
+
+Say = Callable[[str], None]
+
+
+def examine(
+    model: nn.Module,
+    adapter: Adapter | None = None,
+    *,
+    laws: Iterable[str] | str | None = None,
+    quick: bool = True,
+    seed: int = 0,
+    name: str | None = None,
+    say: Say | None = None,
+    **told: Any,
+) -> Report:
+    """Try the laws on any module. What is not told (by an Adapter, or by its fields as keywords) is guessed.
+
+    >>> from headway.models import fresh
+    >>> from headway.presets.gpt2 import gpt2
+    >>> model = fresh(gpt2(width=12, layers=1, heads=2, hidden=16, vocabulary=11, length=16))
+    >>> examine(model, laws="causal").holds
+    True
+    """
+    began = time.monotonic()
+    chosen = chosen_laws(laws)
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        subject = Subject(model, guessed(model, adapter, told), name or type(model).__name__)
+        scene = Scene(subject, QUICK if quick else FULL, seed)
+        findings = [_tried(law, scene, say) for law in chosen]
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    notes = [*subject.adapter.notes, *([scene.imprecise] if scene.imprecise else [])]
+    return Report(subject.name, described(subject), findings, notes, time.monotonic() - began, seed, quick)
+
+
+def _tried(law: Law, scene: Scene, say: Say | None) -> Finding:
+    began = time.monotonic()
+    found = replace(law.tried(scene), seconds=time.monotonic() - began)
+    if say is not None:
+        say(f"{law.name}: {found.status}, {found.trials} trials in {found.seconds:.1f} s")
+    return found
+
+
+def described(subject: Subject) -> str:
+    """The model in one line."""
+    many = sum(one.numel() for one in subject.module.parameters())
+    a = subject.adapter
+    what = {"tokens": f"tokens below {a.vocabulary}", "vectors": f"vectors of {a.width}", "images": "images"}[a.inputs]
+    shape = f" of {' x '.join(map(str, a.image))}" if a.image and a.inputs == "images" else ""
+    kind = str(subject.dtype).removeprefix("torch.")
+    return f"{type(subject.module).__name__}, {many:,} parameters in {kind}, reads {what}{shape}"

@@ -1,0 +1,63 @@
+"""An item's result does not depend on its companions, on how many they are, or on their order."""
+
+from dataclasses import replace
+
+import torch
+
+from headway.audit.report import Finding
+from headway.audit.search.case import Case
+from headway.audit.search.contrast import Contrast
+from headway.audit.search.dice import Dice
+from headway.audit.search.draw import reading, some_length
+from headway.audit.search.find import Scene, search
+from headway.audit.subject.reading import NOBODY, Reading
+
+
+def batch(scene: Scene) -> Finding:
+    """Items alone, beside each other in another order, and beside strangers."""
+    return search(scene, "batch", draw, pose)
+
+
+def draw(scene: Scene, random: Dice) -> Case:
+    length = some_length(scene.subject, random, least=1, most=scene.effort.longest)
+    content = random.turn(["alone", "strangers", "order"])
+    return Case(
+        random.randrange(1 << 30),
+        length,
+        random.randint(2, max(2, scene.effort.items)),
+        source=length + 2,
+        content=content,
+    )
+
+
+def pose(scene: Scene, case: Case) -> Contrast | None:
+    """`alone`: one by one; `order`: the whole batch as it is; `strangers`: the first alone, the others unlabelled."""
+    if case.items < 2:
+        return None
+    whole = reading(scene.subject, case)
+    if case.content == "alone":
+        alone = tuple(rows(whole, [k]) for k in range(case.items))
+        return Contrast(alone, (whole,), f"results of {case.items} items differ from those of each alone")
+    if case.content == "order":
+        order = torch.randperm(case.items, generator=torch.Generator().manual_seed(case.seed)).tolist()
+        order = order if order != sorted(order) else order[::-1]
+        return Contrast(
+            (whole,), (rows(whole, order),), f"results change when {case.items} items stand in another order"
+        )
+    labels = whole.labels.clone()
+    labels[1:] = NOBODY
+    beside = f"a result changes with {case.items - 1} other item{'s' * (case.items > 2)} beside it"
+    return Contrast((rows(whole, [0]),), (replace(whole, labels=labels),), beside)
+
+
+def rows(reading: Reading, which: list[int]) -> Reading:
+    """Some items of a reading, in this order."""
+
+    def some(x: torch.Tensor | None) -> torch.Tensor | None:
+        return None if x is None else x[which]
+
+    return replace(
+        reading, inputs=reading.inputs[which], labels=reading.labels[which], keep=some(reading.keep),
+        positions=some(reading.positions), segments=some(reading.segments), source=some(reading.source),
+        source_labels=some(reading.source_labels), source_keep=some(reading.source_keep),
+    )  # fmt: skip

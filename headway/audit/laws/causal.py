@@ -1,0 +1,62 @@
+"""No result depends on a later input, neither in its value nor in its gradient."""
+
+from dataclasses import replace
+
+import torch
+
+from headway.audit.report import NOT_APPLICABLE, Finding
+from headway.audit.search.case import Case
+from headway.audit.search.contrast import Contrast
+from headway.audit.search.dice import Dice
+from headway.audit.search.draw import other_texts, reading, some_length
+from headway.audit.search.find import Scene, search
+from headway.audit.subject.reading import NOBODY
+
+UNSAID = "it does not say that it reads from left to right; say causal=True (--causal) to have it tried"
+
+
+def causal(scene: Scene) -> Finding:
+    """Later inputs change, or come on top; what stands before them must not move."""
+    claimed = scene.subject.adapter.causal
+    if claimed is None:
+        return Finding("causal", NOT_APPLICABLE, why=UNSAID)
+    return search(scene, "causal", draw, pose, claimed=claimed)
+
+
+def draw(scene: Scene, random: Dice) -> Case:
+    """Some later inputs; in every third trial the text simply goes on."""
+    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    first = random.randrange(1, length) if length > 1 else 1
+    later = range(first, length)
+    changed = tuple(sorted(random.sample(later, random.randint(1, len(later))))) if later else ()
+    whole = random.turn([False, True, False])
+    content = "appended" if whole else "changed"
+    return Case(
+        random.randrange(1 << 30), length, random.randint(1, 2), changed=tuple(later) if whole else changed,
+        source=length + 3, content=content,
+    )  # fmt: skip
+
+
+def pose(scene: Scene, case: Case) -> Contrast | None:
+    """The text as it is, and with later inputs changed (or, appended: without them)."""
+    subject, multiple = scene.subject, scene.subject.adapter.multiple
+    if not case.changed or min(case.changed) < 1:
+        return None
+    whole, first = reading(subject, case), min(case.changed)
+    places = ", ".join(str(place) for place in case.changed)
+    if case.content == "appended":
+        if first % multiple or first < subject.adapter.shortest:
+            return None
+        keep = whole.labels.clone()
+        keep[:, first:] = NOBODY
+        sentence = f"results before place {first} change when the text goes on there"
+        return Contrast((whole.part(0, first),), (replace(whole, labels=keep),), sentence)
+    where = torch.zeros(case.length, dtype=torch.bool)
+    where[list(case.changed)] = True
+    labels = whole.labels.clone()
+    labels[:, first:] = NOBODY
+    other = other_texts(subject.adapter, whole.inputs, case.seed)
+    shape = (1, -1, *[1] * (whole.inputs.ndim - 2))
+    inputs = torch.where(where.reshape(shape), other, whole.inputs)
+    sentence = f"results before place {first} change with the input at {places}"
+    return Contrast((replace(whole, labels=labels),), (replace(whole, inputs=inputs, labels=labels),), sentence)

@@ -1,0 +1,123 @@
+"""A hidden key is as good as deleted, and every attention has the mask that belongs to it.
+
+An encoder reads both ways, a decoder does not, and nobody attends to what is hidden in a source. A model that claims to
+read both ways and never does has a causal mask where none belongs.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from headway.audit.laws.both_ways import encoder_reads_both_ways, reads_both_ways
+from headway.audit.laws.padding import LARGE
+from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Finding
+from headway.audit.search.case import Case
+from headway.audit.search.contrast import Contrast
+from headway.audit.search.dice import Dice
+from headway.audit.search.draw import other_texts, reading, some_length, takes_source
+from headway.audit.search.find import Scene, search
+from headway.audit.subject.reading import NOBODY, Overwrite, Reading
+
+
+def masks(scene: Scene) -> Finding:
+    """Hidden places in the text, hidden places in the source, and who reads both ways."""
+    found = []
+    if scene.subject.can("keep") is None:
+        found.append(search(scene, "masks", draw, deleted if scene.subject.can("positions") is None else unheard))
+    if takes_source(scene.subject):
+        found.append(search(scene, "masks", draw, unheard_source))
+        found += [encoder_reads_both_ways(scene)] if scene.subject.adapter.encodes_both_ways else []
+    elif scene.subject.adapter.causal is False:
+        found.append(reads_both_ways(scene))
+    tried = [one for one in found if one.status != NOT_APPLICABLE]
+    if not tried:
+        return Finding(
+            "masks", NOT_APPLICABLE, why="its call takes no mask, and it does not say that it reads both ways"
+        )
+    worst = next((one for one in tried if one.status == BROKEN), tried[0])
+    return replace(worst, trials=sum(one.trials for one in tried), deviation=_largest(tried, worst))
+
+
+def _largest(tried: list[Finding], worst: Finding) -> float | None:
+    if worst.status != HOLDS:
+        return worst.deviation
+    return max((one.deviation for one in tried if one.deviation is not None), default=None)
+
+
+def draw(scene: Scene, random: Dice) -> Case:
+    """Some places, anywhere but not everywhere."""
+    length = some_length(scene.subject, random, least=3, most=scene.effort.longest)
+    many = random.randint(1, max(1, (length - 1) // 2))
+    places = tuple(sorted(random.sample(range(length), many))) if length > 1 else ()
+    reach = scene.subject.can("vectors") is None
+    content = random.turn(["tokens", "large"]) if reach else "tokens"
+    return Case(
+        random.randrange(1 << 30), length, random.randint(1, 2), changed=places, source=length + 2, content=content
+    )
+
+
+def deleted(scene: Scene, case: Case) -> Contrast | None:
+    """Without these inputs, at the places where the others stand; then with them, hidden."""
+    gone = _gone(case)
+    left = case.length - int(gone.sum())
+    a = scene.subject.adapter
+    if not gone.any() or left < max(1, a.shortest) or left % a.multiple:
+        return None
+    whole, real = reading(scene.subject, case), (~gone).nonzero()[:, 0]
+    places = torch.arange(case.length).expand(case.items, -1)
+    short = replace(whole, inputs=whole.inputs[:, real], labels=whole.labels[:, real], positions=places[:, real])
+    # Gaps between positions and no mask: some libraries take that for several texts in one row.
+    short = replace(short, keep=torch.ones_like(short.labels, dtype=torch.bool))
+    told = f"hiding {_named(case)} differs from leaving {'it' if len(case.changed) == 1 else 'them'} out"
+    return Contrast((short,), (_hidden(replace(whole, positions=places), gone, case),), told)
+
+
+def unheard(scene: Scene, case: Case) -> Contrast | None:
+    """Hidden inputs of one kind and of another: where a model takes no positions, deleting would move the others."""
+    gone = _gone(case)
+    if not gone.any() or gone.all():
+        return None
+    whole = reading(scene.subject, case)
+    before = _hidden(whole, gone, replace(case, content="tokens"))
+    after = _hidden(replace(whole, inputs=_changed(scene, whole.inputs, gone, case.seed)), gone, case)
+    return Contrast((before,), (after,), f"results change with {_named(case)}, which is hidden")
+
+
+def unheard_source(scene: Scene, case: Case) -> Contrast | None:
+    """The same for what is hidden in a source."""
+    whole = reading(scene.subject, case)
+    assert whole.source is not None and whole.source_labels is not None
+    places = [place for place in case.changed if place < whole.source.shape[1]]
+    gone = torch.zeros(whole.source.shape[1], dtype=torch.bool)
+    gone[places] = True
+    if not gone.any() or gone.all():
+        return None
+    marks = whole.source_labels.masked_fill(gone, NOBODY)
+    one = replace(whole, source_labels=marks, source_keep=marks >= 0)
+    many = scene.subject.adapter.source_vocabulary or scene.subject.adapter.vocabulary
+    other = torch.where(gone, (whole.source + 1 + case.seed % 5) % (many or 2), whole.source)
+    over = Overwrite(marks < 0, LARGE) if case.content == "large" else None
+    told = f"results change with place {', '.join(map(str, places))} of the source, which is hidden"
+    return Contrast((one,), (replace(one, source=other, source_overwrite=over),), told)
+
+
+def _gone(case: Case) -> Tensor:
+    gone = torch.zeros(case.length, dtype=torch.bool)
+    gone[list(case.changed)] = True
+    return gone
+
+
+def _hidden(whole: Reading, gone: Tensor, case: Case) -> Reading:
+    marks = whole.labels.masked_fill(gone, NOBODY)
+    over = Overwrite(marks < 0, LARGE) if case.content == "large" else None
+    return replace(whole, labels=marks, keep=marks >= 0, overwrite=over)
+
+
+def _changed(scene: Scene, inputs: Tensor, gone: Tensor, seed: int) -> Tensor:
+    where = gone.reshape(1, -1, *[1] * (inputs.ndim - 2))
+    return torch.where(where, other_texts(scene.subject.adapter, inputs, seed), inputs)
+
+
+def _named(case: Case) -> str:
+    return f"the input{'s' * (len(case.changed) > 1)} at {', '.join(map(str, case.changed))}"

@@ -1,0 +1,137 @@
+"""A normalisation keeps to its own row (or column), to its norm, and to itself in training and in use.
+
+Of a row with variance σ² (RMS: mean square): ‖(y − β)/γ‖ = √(dσ²/(σ² + ε)), for scales γ of either sign. A batch norm
+depends on its own column only in training, and in use on x_ij alone, while its record stands still.
+"""
+
+from collections.abc import Iterator
+from math import inf
+
+import torch
+from torch import Tensor
+
+from headway.audit.laws.norms import BATCH, ITEM, RMS, ROW, Norm, norms_of, scale_of, shift_of
+from headway.audit.laws.stage import seeded
+from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
+from headway.audit.search.case import Case
+from headway.audit.search.compare import distances, largest
+from headway.audit.search.draw import bounded, reading
+from headway.audit.search.find import Scene
+from headway.audit.search.noise import MARGIN
+
+SAYINGS = {
+    "own row": "a row's result changes with another row",
+    "own row's gradient": "a row's gradient reaches another row",
+    "own column in training": "in training a column's result changes with another column",
+    "own column's gradient": "in training a column's gradient reaches another column",
+    "own entry in use": "in use a result changes with another entry",
+    "record in use": "its record of the batch changes in use",
+    "own item": "an item's result changes with another item",
+    "train and eval": "results in training differ from those in use",
+    "norm law": "‖(y − β)/γ‖ is not √(dσ²/(σ² + ε))",
+}
+
+
+def norm(scene: Scene) -> Finding:
+    """Every normalisation, called by itself with random inputs of the shape that the model gives it."""
+    length = bounded(scene.subject, 5)
+    found = norms_of(scene.subject, reading(scene.subject, Case(scene.seed + 3, length, 2, source=length)))
+    if not found:
+        return Finding("norm", NOT_APPLICABLE, why="no module of it is a normalisation")
+    tolerance = MARGIN * max(torch.finfo(scene.subject.dtype).eps, scene.noise.epsilon)
+    measured = {one.name: (one, _measured(one)) for one in found}
+    amounts = [(module, name, amount) for module, (_, table) in measured.items() for name, amount in table.items()]
+    rows = [
+        {"module": module, "kind": f"{type(one.module).__name__} ({one.kind})"} | table
+        for module, (one, table) in measured.items()
+    ]
+    worst = max((amount for _, _, amount in amounts), default=0.0)
+    first = next(((module, name, amount) for module, name, amount in amounts if amount > tolerance), None)
+    if first is None:
+        return Finding("norm", HOLDS, len(amounts), worst, tolerance, details=rows)
+    module, name, amount = first
+    example = Example(f"{module}: {SAYINGS[name]} (off by {amount:.1e})", [], {"check": name})
+    return Finding("norm", BROKEN, len(amounts), amount, tolerance, module, example=example, details=rows)
+
+
+def _measured(one: Norm) -> dict[str, float]:
+    """What was measured of one, each relative to its largest number."""
+    with torch.enable_grad(), seeded(0):
+        return dict(_batch(one) if one.kind == BATCH else _item(one) if one.kind == ITEM else _row(one))
+
+
+def _row(one: Norm) -> Iterator[tuple[str, float]]:
+    lines = one.x.shape[: -max(1, scale_of(one).ndim)].numel()
+    if lines > 1:
+        where = torch.arange(lines, device=one.x.device).reshape(one.x.shape[: -max(1, scale_of(one).ndim)]) % 2 == 0
+        where = where.reshape(*where.shape, *[1] * (one.x.ndim - where.ndim))
+        yield "own row", _moved(one, where)
+        yield "own row's gradient", _reached(one, where)
+    yield "train and eval", _apart(one(one.x), one(one.x, training=True))
+    yield "norm law", max(_law(one, one.x * size) for size in (1.0, max(one.eps, 1e-12) ** 0.5))
+
+
+def _item(one: Norm) -> Iterator[tuple[str, float]]:
+    where = torch.arange(len(one.x), device=one.x.device).reshape(-1, *[1] * (one.x.ndim - 1)) % 2 == 0
+    if len(one.x) > 1:
+        yield "own item", max(_moved(one, where), _reached(one, where))
+    yield "train and eval", _apart(one(one.x), one(one.x, training=True))
+
+
+def _batch(one: Norm) -> Iterator[tuple[str, float]]:
+    shape = [-1 if axis == one.axis else 1 for axis in range(one.x.ndim)]
+    columns = torch.arange(one.x.shape[one.axis], device=one.x.device).reshape(shape) % 2 == 0
+    yield "own column in training", _moved(one, columns, training=True)
+    yield "own column's gradient", _reached(one, columns, training=True)
+    spread = torch.rand_like(one.x) < 0.5
+    before = [buffer.clone() for buffer in one.module.buffers()]
+    yield "own entry in use", max(_moved(one, spread), _reached(one, spread))
+    changed = [_apart(a.double(), b.double()) for a, b in zip(before, one.module.buffers(), strict=True)]
+    yield "record in use", max(changed, default=0.0)
+
+
+def _moved(one: Norm, where: Tensor, *, training: bool = False) -> float:
+    """How far results outside move when what is inside becomes something else."""
+    other = torch.where(where, one.x.flip(-1) * 1.7 + 0.3, one.x)
+    y, moved = one(one.x, training=training).detach(), one(other, training=training).detach()
+    outside = (~where).expand_as(y)
+    return _apart(y[outside], moved[outside])
+
+
+def _reached(one: Norm, where: Tensor, *, training: bool = False) -> float:
+    """The largest gradient inside, of results outside, beside the largest of all."""
+    x = one.x.detach().requires_grad_()
+    y = one(x, training=training)
+    weight = torch.cos(torch.arange(y.numel(), device=y.device) * 1.3).reshape(y.shape).to(y.dtype)
+    (found,) = torch.autograd.grad((y * weight * ~where).sum(), x)
+    inside = found[where.expand_as(found)]
+    return _size(inside) / (largest(found) or 1.0)
+
+
+def _law(one: Norm, x: Tensor) -> float:
+    """How far the norm is from what the law says; of a norm that does not say which, the nearer of the two."""
+    kinds = {ROW: (False,), RMS: (True,)}.get(one.kind, (False, True))
+    # Some keep γ − 1 as their weight; torch's own and ours never do.
+    plain = type(one.module).__module__.startswith(("torch.", "headway."))
+    scales = [scale_of(one)] if plain else [scale_of(one), 1 + scale_of(one)]
+    y = one(x).detach()
+    return min(_off(one, x, y, scale, rms) for scale in scales for rms in kinds)
+
+
+def _off(one: Norm, x: Tensor, y: Tensor, scale: Tensor, rms: bool) -> float:
+    last = tuple(range(-max(1, scale.ndim), 0))
+    centred = x if rms else x - x.mean(last, keepdim=True)
+    power = centred.pow(2).mean(last)
+    width = scale.numel()
+    wanted = (width * power / (power + one.eps)).sqrt()
+    found = ((y - shift_of(one)) / scale).pow(2).sum(last).sqrt()
+    return _apart(wanted, found)
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    one, other = one.detach().double(), other.detach().double()
+    return _size(distances(one, other)) / (largest(one) or 1.0)
+
+
+def _size(values: Tensor) -> float:
+    return float(values.abs().nan_to_num(nan=inf).max()) if values.numel() else 0.0

@@ -1,0 +1,126 @@
+"""Padding changes nothing: on either side, of any amount, whatever it holds; not even NaN gets out of it."""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from headway.audit.report import Finding
+from headway.audit.search.case import Case
+from headway.audit.search.contrast import Contrast
+from headway.audit.search.dice import Dice
+from headway.audit.search.draw import bounded, nobody, reading, some_length, takes_source, texts
+from headway.audit.search.find import Scene, search
+from headway.audit.subject.reading import Overwrite, Reading
+from headway.audit.subject.subject import Subject
+
+LARGE = 1e6  # a score that -1e4 does not outweigh
+HELD = {"large": "large numbers"}
+POISONS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+def padding(scene: Scene) -> Finding:
+    """Items alone, and padded in one batch."""
+    return search(scene, "padding", draw, pose)
+
+
+def quarantine(scene: Scene) -> Finding:
+    """The same with NaN or inf where the padding is, and in the gradients of the weights."""
+    return search(scene, "quarantine", draw_poison, pose)
+
+
+def draw(scene: Scene, random: Dice) -> Case:
+    """Left, right and both sides in turn; a source is padded where there is one."""
+    a, most = scene.subject.adapter, max(1, scene.effort.longest // 3)
+    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    room = most if a.longest is None else max(0, min(most, a.longest - length))
+    sides = random.turn([(1, 0), (0, 1), (1, 1)])
+    left, right = (side * random.randint(1, max(1, room // sum(sides))) for side in sides)
+    kinds = ["tokens", "large"] if scene.subject.can("vectors") is None else ["tokens"]
+    items = random.randint(1, min(3, scene.effort.items))
+    return Case(
+        random.randrange(1 << 30), length, items, left if room else 0, right if room else 0,
+        source=bounded(scene.subject, length + 3), content=random.turn(kinds),
+    )  # fmt: skip
+
+
+def draw_poison(scene: Scene, random: Dice) -> Case:
+    return replace(draw(scene, random), content=random.turn(list(POISONS)))
+
+
+def pose(scene: Scene, case: Case) -> Contrast | None:
+    """Each item alone; then all in one batch, the k-th shorter by k, padded to one length."""
+    subject = scene.subject
+    if (case.length + case.left + case.right) % subject.adapter.multiple or case.left + case.right + case.items < 2:
+        return None
+    whole = reading(subject, case)
+    alone = tuple(_alone(whole, k, _length(subject, case, k)) for k in range(case.items))
+    padded = _padded(subject, case, alone)
+    poison = case.content in POISONS
+    sides = " and ".join(
+        f"{count} on the {side}" for side, count in (("left", case.left), ("right", case.right)) if count
+    )
+    one = case.left + case.right == 1
+    held = "" if case.content == "tokens" else f", which hold{'s' if one else ''} {HELD.get(case.content, case.content)}"
+    told = f"results change with padding ({sides or 'to one length'}){held}"
+    return Contrast(alone, (padded,), told, weights=poison and _small(subject))
+
+
+def _small(subject: Subject) -> bool:
+    return sum(one.numel() for one in subject.module.parameters()) < 5_000_000
+
+
+def _length(subject: Subject, case: Case, item: int) -> int:
+    return max(subject.adapter.shortest, case.length - item * subject.adapter.multiple, 1)
+
+
+def _alone(whole: Reading, item: int, length: int) -> Reading:
+    def row(x: Tensor | None) -> Tensor | None:
+        return None if x is None else x[item : item + 1]
+
+    source = whole.source
+    kept = None if source is None else max(1, source.shape[1] - item)
+    return replace(
+        whole.part(0, length), inputs=whole.inputs[item : item + 1, :length],
+        labels=whole.labels[item : item + 1, :length],
+        source=None if source is None else source[item : item + 1, :kept],
+        source_labels=None if whole.source_labels is None else whole.source_labels[item : item + 1, :kept],
+    )  # fmt: skip
+
+
+def _padded(subject: Subject, case: Case, alone: tuple[Reading, ...]) -> Reading:
+    total = case.left + case.length + case.right
+    inputs, marks = _block(subject, case, [(one.inputs, one.labels) for one in alone], total, source=False)
+    found = Reading(inputs, marks, keep=marks >= 0, overwrite=_over(case, marks < 0))
+    if not takes_source(subject):
+        return found
+    given = [(one.source, one.source_labels) for one in alone]
+    parts = [(one, marks) for one, marks in given if one is not None and marks is not None]
+    width = max(one.shape[1] for one, _ in parts) + (case.left + case.right) // 2
+    width += width == total  # lengths tell whose places a module's numbers belong to
+    source, source_marks = _block(subject, case, parts, width, source=True)
+    gone = source_marks < 0
+    return replace(
+        found, source=source, source_labels=source_marks, source_keep=~gone, source_overwrite=_over(case, gone)
+    )
+
+
+def _block(
+    subject: Subject, case: Case, parts: list[tuple[Tensor, Tensor]], total: int, *, source: bool
+) -> tuple[Tensor, Tensor]:
+    """Items one below the other, with `left` padding before and the rest behind; all before where left is alone."""
+    first = parts[0][0]
+    filler = texts(subject.adapter, case.seed + 5, len(parts), total, source=source).to(first)
+    if case.seed % 2:  # as a rule padding is one token again and again
+        filler = filler[:1, :1].expand_as(filler).clone()
+    marks = nobody(len(parts), total)
+    for row, (inputs, given) in enumerate(parts):
+        size = inputs.shape[1]
+        start = total - size if case.left and not case.right else min(case.left, total - size)
+        filler[row, start : start + size] = inputs[0]
+        marks[row, start : start + size] = given[0]
+    return filler, marks
+
+
+def _over(case: Case, where: Tensor) -> Overwrite | None:
+    value = LARGE * (-1) ** case.seed if case.content == "large" else POISONS.get(case.content)
+    return None if value is None or not bool(where.any()) else Overwrite(where, value)

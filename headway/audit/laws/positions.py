@@ -1,0 +1,69 @@
+"""Positions: results move with their inputs where a model claims it; where it does not, an example shows it.
+
+Two claims are known. Equivariance: in another order, the results are the same, in that order. Shifts: positions that
+all grow by the same number change nothing.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from headway.audit.report import BROKEN, HOLDS, REFUTED, Finding
+from headway.audit.search.case import Case
+from headway.audit.search.contrast import Contrast
+from headway.audit.search.dice import Dice
+from headway.audit.search.draw import reading, some_length
+from headway.audit.search.find import Scene, search
+from headway.audit.subject.reading import Reading
+
+
+def positions(scene: Scene) -> Finding:
+    """Both claims: tried where they are made, refuted where they are not."""
+    a = scene.subject.adapter
+    found = [search(scene, "positions", draw, permuted, claimed=bool(a.equivariant))]
+    if scene.subject.can("positions") is None:
+        found.append(search(scene, "positions", draw, shifted, claimed=bool(a.shifts)))
+    return _combined(found)
+
+
+def _combined(found: list[Finding]) -> Finding:
+    """The claim that is broken, else one that holds, else the first that nobody makes; `why` tells of all others."""
+    order = sorted(found, key=lambda one: (one.status != BROKEN, one.status != HOLDS))
+    told = [one.example.sentence for one in order if one.example is not None and one.status == REFUTED]
+    return replace(order[0], trials=sum(one.trials for one in found), why=order[0].why or "; ".join(told))
+
+
+def draw(scene: Scene, random: Dice) -> Case:
+    """Two places that change seats, or more."""
+    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    places = tuple(sorted(random.sample(range(length), min(length, random.randint(2, 4)))))
+    return Case(random.randrange(1 << 30), length, random.randint(1, 2), changed=places, source=length + 2)
+
+
+def permuted(scene: Scene, case: Case) -> Contrast | None:
+    """The inputs at these places go round by one."""
+    if len(case.changed) < 2:
+        return None
+    whole = reading(scene.subject, case)
+    order = torch.arange(case.length)
+    order[list(case.changed)] = torch.tensor([*case.changed[1:], case.changed[0]])
+    moved = replace(whole, inputs=whole.inputs[:, order], labels=whole.labels[:, order])
+    places = " and ".join(map(str, case.changed))
+    return Contrast((whole,), (moved,), f"results do not move along when the inputs at {places} change places")
+
+
+def shifted(scene: Scene, case: Case) -> Contrast | None:
+    """Positions 0, 1, … and the same some places further on."""
+    longest, by = scene.subject.adapter.longest, 1 + case.seed % 7
+    if longest is not None:
+        by = min(by, longest - case.length)
+    if by < 1:
+        return None
+    whole = reading(scene.subject, case)
+    counted = torch.arange(case.length).expand(case.items, -1)
+    told = f"results change when all positions grow by {by}"
+    return Contrast((_at(whole, counted),), (_at(whole, counted + by),), told)
+
+
+def _at(whole: Reading, positions: torch.Tensor) -> Reading:
+    return replace(whole, positions=positions)

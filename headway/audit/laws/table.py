@@ -1,0 +1,57 @@
+"""All laws, in the order of a report."""
+
+from collections.abc import Iterable
+
+from headway.audit.laws.batch import batch
+from headway.audit.laws.cache import cache
+from headway.audit.laws.causal import causal
+from headway.audit.laws.law import Law
+from headway.audit.laws.masks import masks
+from headway.audit.laws.padding import padding, quarantine
+from headway.audit.laws.positions import positions
+from headway.audit.laws.segments import segments
+from headway.config import nearest
+
+LAWS: dict[str, Law] = {
+    law.name: law
+    for law in (
+        Law(
+            "causal", "No result depends on a later input, in its value or in its gradient.",
+            causal, ("text", "places"),
+        ),
+        Law(
+            "padding", "Padding on either side, of any amount and content, changes no result.",
+            padding, ("text", "keep"),
+        ),
+        Law(
+            "quarantine", "NaN and inf in padding reach no result and no gradient.",
+            quarantine, ("text", "keep", "vectors"),
+        ),
+        Law("batch", "An item's result does not depend on its companions, their number or their order.", batch),
+        Law("cache", "Reading in pieces with a cache equals reading at once.", cache, ("text", "places", "cache")),
+        Law(
+            "positions", "Results move with their inputs where that is claimed; else an example shows it.",
+            positions, ("text",),
+        ),
+        Law(
+            "masks", "A hidden key is as good as deleted; every attention has the mask that belongs to it.",
+            masks, ("text",),
+        ),
+        Law("segments", "Texts packed into one row do not see each other.", segments, ("text", "places", "segments")),
+    )
+}  # fmt: skip
+
+
+def chosen_laws(names: Iterable[str] | str | None) -> list[Law]:
+    """The laws of these names, in the order of the table; all of them for None.
+
+    >>> [law.name for law in chosen_laws("batch,causal")]
+    ['causal', 'batch']
+    """
+    if names is None:
+        return list(LAWS.values())
+    asked = [one.strip() for one in (names.split(",") if isinstance(names, str) else names)]
+    for name in asked:
+        if name not in LAWS:
+            raise ValueError(f"there is no law {name!r}{nearest(name, LAWS)}; there are {', '.join(LAWS)}")
+    return [law for name, law in LAWS.items() if name in asked]

@@ -1,0 +1,109 @@
+"""What an audit found: a finding for each law, with its trials, its largest deviation and a counter-example."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+HOLDS, BROKEN, NOT_APPLICABLE, REFUTED = "holds", "broken", "not applicable", "not claimed"
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of tokens as it was read. `marks` has a word for each: "" or several of changed, padding, hidden, broken
+    (its result deviates), segment, put together by blanks; `deviations` one number for each, None where nothing is
+    compared."""
+
+    title: str
+    tokens: list[str]
+    marks: list[str]
+    deviations: list[float | None]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A counter-example: one sentence, the rows that were read, and the draw it came from."""
+
+    sentence: str
+    strips: list[Strip]
+    case: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """How far one module's results deviate in the counter-example, relative to their largest number. `agreed`: what
+    went into the module did not deviate."""
+
+    module: str
+    kind: str
+    deviation: float
+    agreed: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One law on one model. `status` is holds, broken, not applicable (`why` says why), or not claimed: a law that the
+    model need not obey, with the example that shows it does not (None: none was found).
+
+    `deviation` is the largest over all trials, relative to the largest number of the result, and `tolerance` how much
+    rounding explains. `module` is the first one that went wrong, "" where it could not be told.
+    """
+
+    law: str
+    status: str
+    trials: int = 0
+    deviation: float | None = None
+    tolerance: float | None = None
+    module: str = ""
+    why: str = ""
+    example: Example | None = None
+    layers: list[Layer] = field(default_factory=list)
+    details: list[dict[str, Any]] = field(default_factory=list)  # rows of a table of the law's own (dtype, norm)
+    seconds: float = 0.0
+
+    @property
+    def broken(self) -> bool:
+        return self.status == BROKEN
+
+
+@dataclass(frozen=True)
+class Report:
+    """An audit: what was looked at, what was assumed of it, and the findings in the order of the laws."""
+
+    target: str
+    model: str  # one line: class, parameters, dtype, what it reads
+    findings: list[Finding]
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    seed: int = 0
+    quick: bool = False
+
+    @property
+    def broken(self) -> list[Finding]:
+        return [one for one in self.findings if one.broken]
+
+    @property
+    def holds(self) -> bool:
+        return not self.broken
+
+    def __getitem__(self, law: str) -> Finding:
+        found = next((one for one in self.findings if one.law == law), None)
+        if found is None:
+            raise KeyError(f"the law {law} was not examined; there are {', '.join(one.law for one in self.findings)}")
+        return found
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as plain values; NaN and inf as text, so that every reader of JSON takes it."""
+        return _plain(asdict(self) | {"holds": self.holds})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value

@@ -1,0 +1,199 @@
+"""Trial after trial: the largest deviation, and where it is too large, the smallest counter-example and its module."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, Layer
+from headway.audit.search.case import Case
+from headway.audit.search.compare import Apart
+from headway.audit.search.contrast import Contrast, gradients_apart, values_apart
+from headway.audit.search.dice import Dice
+from headway.audit.search.example import strips
+from headway.audit.search.localise import culprit, gradient_culprit, layers
+from headway.audit.search.noise import MARGIN, Noise, noise_of, precise, rounding
+from headway.audit.search.shrink import shrunk
+from headway.audit.subject.subject import Subject
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look: trials of each law, in how many of them at gradients too, lengths and items up to, tries to
+    shrink a counter-example."""
+
+    trials: int
+    gradients: int
+    longest: int
+    items: int
+    shrinking: int
+
+    def for_size(self, parameters: int) -> "Effort":
+        """Less of a model that is slow to run; told by its size, so that a report does not depend on the machine."""
+        if parameters < LARGE:
+            return self
+        trials = max(3, self.trials // 2)
+        return Effort(trials, max(1, self.gradients // 8), max(8, self.longest // 2), 2, self.shrinking // 2)
+
+
+LARGE = 20_000_000
+ATTEMPTS = 4  # draws for each trial: not every draw poses a law
+UNCLEAR = 0.01  # of the largest number: what rounding and chance may explain without hiding a fault
+NOISY = "two equal runs differ by {:.1g} of the largest number (see determinism)"
+QUICK = Effort(trials=6, gradients=6, longest=12, items=4, shrinking=60)
+FULL = Effort(trials=40, gradients=20, longest=80, items=6, shrinking=400)
+REFUTING = 12  # tries to shrink an example of what nobody claims
+
+
+class Scene:
+    """What all laws share: the model in its own numbers and in float64, its noise, and how hard to look."""
+
+    def __init__(self, original: Subject, effort: Effort = QUICK, seed: int = 0) -> None:
+        self.original, self.seed = original, seed
+        self.effort = effort.for_size(sum(one.numel() for one in original.module.parameters()))
+
+    @cached_property
+    def _precise(self) -> tuple[Subject, str]:
+        return precise(self.original)
+
+    @property
+    def subject(self) -> Subject:
+        """The one that is examined."""
+        return self._precise[0]
+
+    @property
+    def imprecise(self) -> str:
+        """Why it is not in float64; "" where it is."""
+        return self._precise[1]
+
+    @cached_property
+    def noise(self) -> Noise:
+        return noise_of(self.subject, self.original)
+
+    def random(self, law: str, trial: int) -> Dice:
+        return Dice(f"{law} {self.seed} {trial}", trial)
+
+
+Draw = Callable[[Scene, Dice], Case]
+Pose = Callable[[Scene, Case], Contrast | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Broken:
+    """A case that breaks a law: by how much, and whether in its values or in gradients alone."""
+
+    case: Case
+    contrast: Contrast
+    found: Apart
+    tolerance: float
+    in_values: bool
+
+
+def search(
+    scene: Scene, law: str, draw: Draw, pose: Pose, *, claimed: bool = True, trials: int | None = None
+) -> Finding:
+    """Try a law. One that is not claimed is looked for a counter-example all the same, and is never broken."""
+    if scene.noise.tolerance > UNCLEAR:
+        return Finding(law, NOT_APPLICABLE, why=f"{NOISY.format(scene.noise.repeated)}, so that nothing can be told")
+    worst, tried, failed = 0.0, 0, ""
+    wanted = trials or scene.effort.trials
+    for trial in range(ATTEMPTS * wanted):
+        case = draw(scene, scene.random(law, trial))
+        try:
+            contrast = pose(scene, case)
+            if contrast is None:
+                continue
+            broken, deviation = _confirmed(scene, case, contrast, gradients=tried < scene.effort.gradients)
+        except Exception as error:  # whatever a foreign model says to a text that it does not expect
+            failed = failed or _failure(case, error)
+            continue
+        tried, worst = tried + 1, max(worst, deviation)
+        if broken is not None:
+            tries = scene.effort.shrinking if claimed else min(REFUTING, scene.effort.shrinking)
+            return _told(scene, law, _shrunk(scene, broken, pose, tries), tried, BROKEN if claimed else REFUTED)
+        if tried == wanted:
+            break
+    if not tried:
+        return Finding(law, NOT_APPLICABLE, why=failed or "no trial could pose it")
+    return Finding(law, HOLDS if claimed else REFUTED, tried, worst, scene.noise.tolerance, why=failed)
+
+
+def _failure(case: Case, error: Exception) -> str:
+    said = (str(error).strip().splitlines() or [""])[0]
+    told = ", ".join(f"{name} {value}" for name, value in case.as_json().items())
+    return f"a trial failed ({told}): {type(error).__name__}: {said}"
+
+
+def _tried(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool = True) -> tuple[Broken | None, float]:
+    """Values first; gradients where values agree."""
+    found, tolerance = values_apart(scene.subject, contrast), scene.noise.tolerance
+    if found.largest > tolerance:
+        return Broken(case, contrast, found, tolerance, True), found.largest
+    if not (gradients and contrast.gradients) or contrast.stepwise or scene.subject.can("vectors") is not None:
+        return None, found.largest
+    slopes, limit = gradients_apart(scene.subject, contrast), scene.noise.gradient_tolerance
+    if slopes.largest > limit:
+        return Broken(case, contrast, slopes, limit, False), slopes.largest
+    return None, max(found.largest, slopes.largest)
+
+
+def _confirmed(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool) -> tuple[Broken | None, float]:
+    """The same, asked once more before a law is called broken.
+
+    Rounding may be worse on this very text than on the one it was measured on. And what only the copy in float64 does
+    (a mask of its lowest number becomes -inf where the model falls back to float32) is no fault of the model.
+    """
+    broken, deviation = _tried(scene, case, contrast, gradients=gradients)
+    if broken is None or contrast.other is not None or scene.subject is scene.original:
+        return broken, deviation
+    noise = scene.noise
+    here = MARGIN * rounding(scene.subject, scene.original, contrast.before)
+    own = max(here, (noise.tolerance if broken.in_values else noise.gradient_tolerance) / noise.share)
+    if broken.in_values and deviation <= here * noise.share:
+        return None, deviation
+    if deviation > own:
+        measure = values_apart if broken.in_values else gradients_apart
+        again = measure(scene.original, contrast).largest
+        if again <= own:
+            return None, again * noise.share
+    return broken, deviation
+
+
+def _shrunk(scene: Scene, broken: Broken, pose: Pose, tries: int) -> Broken:
+    best = [broken]
+
+    def breaks(case: Case) -> bool:
+        try:
+            contrast = pose(scene, case)
+            found = None if contrast is None else _confirmed(scene, case, contrast, gradients=not broken.in_values)[0]
+        except Exception:  # too small a text for the model
+            return False
+        if found is None or found.in_values != broken.in_values:
+            return False
+        best.append(found)
+        return True
+
+    a = scene.subject.adapter
+    shrunk(broken.case, breaks, tries=tries, shortest=a.shortest, multiple=a.multiple)
+    return best[-1]
+
+
+def _told(scene: Scene, law: str, broken: Broken, tried: int, status: str) -> Finding:
+    rows, module = _located(scene, broken)
+    sentence = broken.contrast.sentence if broken.in_values else f"{broken.contrast.sentence} (seen in gradients alone)"
+    example = Example(
+        sentence, strips(scene.subject, broken.contrast, broken.found, broken.tolerance), broken.case.as_json()
+    )
+    return Finding(law, status, tried, broken.found.largest, broken.tolerance, module, example=example, layers=rows)
+
+
+def _located(scene: Scene, broken: Broken) -> tuple[list[Layer], str]:
+    if not broken.in_values:
+        return [], gradient_culprit(scene.subject, broken.contrast, broken.tolerance)
+    rows = layers(scene.subject, broken.contrast, broken.tolerance, broken.found.largest)
+    return rows, culprit(rows, broken.tolerance, broken.found.largest)
+
+
+def told(scene: Scene, law: str, contrast: Contrast, case: Case, tried: int) -> Finding | None:
+    """A single contrast, outside of a search: None where it agrees."""
+    broken, _ = _tried(scene, case, contrast)
+    return None if broken is None else _told(scene, law, broken, tried, BROKEN)

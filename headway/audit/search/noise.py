@@ -1,0 +1,125 @@
+"""How much of a deviation rounding explains: measured on the model itself, not assumed.
+
+The same text is read in float32 and in float64: that difference is what float32's rounding does to this model. In
+float64 it is smaller by the ratio of the two epsilons, unless the model itself falls back to fewer digits on its way
+(a softmax "in float32"), which is seen by watching the types of all its intermediate results. A model that is not its
+own in two equal runs has that noise too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from headway.audit.search.compare import apart, gathered
+from headway.audit.search.contrast import Contrast, gradients_apart
+from headway.audit.search.draw import probe
+from headway.audit.subject.reading import Reading
+from headway.audit.subject.subject import Subject
+
+MARGIN = 64.0  # the largest of many deviations over the typical one, with room
+LARGEST = 2_000_000_000  # parameters: beyond, a copy in float64 is not made
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Relative to the largest number of a result. `repeated` is what two equal runs differ by; `share` is how much
+    smaller rounding is here than in the model's own numbers."""
+
+    values: float
+    gradients: float
+    repeated: float
+    epsilon: float
+    share: float = 1.0
+
+    @property
+    def tolerance(self) -> float:
+        return MARGIN * max(self.values, self.repeated)
+
+    @property
+    def gradient_tolerance(self) -> float:
+        return MARGIN * max(self.gradients, self.repeated)
+
+
+def precise(subject: Subject) -> tuple[Subject, str]:
+    """The model in float64, or itself and why not."""
+    if sum(one.numel() for one in subject.module.parameters()) > LARGEST:
+        return subject, "too large for a copy in float64"
+    try:
+        double = subject.copied(torch.float64)
+        double.run([probe(double, 3)])
+    except Exception as error:  # whatever a foreign model says to numbers it does not expect
+        return subject, f"it does not run in float64 ({type(error).__name__})"
+    return double, ""
+
+
+def noise_of(subject: Subject, original: Subject) -> Noise:
+    """Of a subject that is examined; `original` is the model in its own numbers."""
+    reading = probe(subject, 5)
+    epsilon = coarsest(subject, reading)
+    repeated = max(rounding(subject, subject, [reading]) for _ in range(2))
+    if subject is original or original.dtype == torch.float64:
+        share, values = 1.0, _jittered(subject, reading, epsilon)
+        gradients = values
+    else:
+        share = epsilon / torch.finfo(original.dtype).eps
+        values = max(rounding(subject, original, [probe(subject, steps)]) for steps in (5, 2)) * share
+        gradients = _gradients_between(subject, original, reading) * share
+    least = epsilon / 2
+    return Noise(max(values, least), max(gradients, values, least), repeated, epsilon, share)
+
+
+def rounding(one: Subject, other: Subject, readings: Sequence[Reading]) -> float:
+    """How far two copies of a model in different numbers are apart; 0 where one of them gives none."""
+    results = [gathered(who.run(readings), readings, per_place=one.per_place) for who in (one, other)]
+    return _finite(apart(*results).largest)
+
+
+def _gradients_between(one: Subject, other: Subject, reading: Reading) -> float:
+    if one.can("vectors") is not None:
+        return 0.0
+    try:
+        return _finite(gradients_apart(one, Contrast((reading,), (reading,), "", other=other)).largest)
+    except (RuntimeError, ValueError):
+        return 0.0
+
+
+def _jittered(subject: Subject, reading: Reading, epsilon: float) -> float:
+    """What changes of one unit in the last place of every weight do: rounding, by another name."""
+    shaken = subject.copied()
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for one in shaken.module.parameters():
+            if one.is_floating_point():
+                sign = torch.randint(0, 2, one.shape, generator=draw).to(one.device) * 2 - 1
+                one.mul_((1 + sign * epsilon).to(one.dtype))
+    return rounding(subject, shaken, [reading])
+
+
+def _finite(value: float) -> float:
+    return value if value < float("inf") else 0.0
+
+
+class _Types(TorchDispatchMode):
+    """The types of all results that pass by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        # A mask of a few values has no digits to lose.
+        if isinstance(out, Tensor) and out.is_floating_point() and "full" not in str(func):
+            self.seen.add(out.dtype)
+        return out
+
+
+def coarsest(subject: Subject, reading: Reading) -> float:
+    """The epsilon of the coarsest numbers that a model computes with."""
+    with _Types() as types:
+        subject.run([reading])
+    return max((torch.finfo(one).eps for one in types.seen), default=torch.finfo(subject.dtype).eps)

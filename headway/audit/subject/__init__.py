@@ -1,0 +1,1 @@
+"""What an audit looks at: any model, behind one way to call it."""

@@ -1,0 +1,127 @@
+"""Small runs by which an adapter is tried out: quiet ones, that leave the model as they found it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.audit.subject.adapter import Adapter
+from headway.audit.subject.output import chosen
+from headway.audit.subject.reading import Reading
+from headway.audit.subject.subject import Subject
+
+NEEDS = {
+    "tokens": ("vocabulary", "how many tokens it knows"),
+    "vectors": ("width", "how wide its vectors are"),
+    "images": ("image", "how large its images are (C, Y, X)"),
+}
+
+
+@contextmanager
+def quietly(model: nn.Module) -> Iterator[None]:
+    """In eval mode, without gradients, and without a draw less for whoever comes after."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def run_of(model: nn.Module, adapter: Adapter, *, items: int = 2, length: int = 5, **more: Any) -> Tensor:
+    """The result of a short text; `more` are further fields of its reading."""
+    from headway.audit.search.case import Case
+    from headway.audit.search.draw import bounded, reading
+
+    subject = Subject(model, adapter)
+    length = bounded(subject, max(length, adapter.shortest))
+    found = reading(subject, Case(seed=1, length=length, items=items, source=length))
+    return subject.run([replace(found, **more)])[0]
+
+
+def works(model: nn.Module, adapter: Adapter, **reading: Any) -> bool:
+    """Whether the model can be called so."""
+    try:
+        with quietly(model):
+            run_of(model, adapter, **reading)
+    except Exception:  # whatever a foreign model says to what it does not expect
+        return False
+    return True
+
+
+def checked(model: nn.Module, adapter: Adapter) -> Adapter:
+    """The adapter, after one run by it; what is missing or fails is told in one sentence with a way out."""
+    field, what = NEEDS[adapter.inputs]
+    if getattr(adapter, field) is None:
+        raise ValueError(f"nothing says {what}: give {field}= (--{field}), as a field of its Adapter")
+    try:
+        with quietly(model):
+            run_of(model, adapter)
+    except Exception as error:
+        raise ValueError(f"the model, called with {_called(adapter)}, failed: {said(error)}; {WAY_OUT}") from error
+    return adapter
+
+
+WAY_OUT = "say how it is called with an Adapter: its fields name the keywords of forward, its `call` is the whole call"
+
+
+def said(error: Exception) -> str:
+    """An error in one line."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"[:300].rstrip(".: ")
+
+
+def _called(adapter: Adapter) -> str:
+    shape = {"tokens": "(2, 5)", "vectors": f"(2, 5, {adapter.width})", "images": f"(2, {_sizes(adapter.image)})"}
+    name = adapter.argument or {"tokens": "tokens", "vectors": "vectors", "images": "images"}[adapter.inputs]
+    return f"{name} {shape[adapter.inputs]}" + (f" and {adapter.source} (2, 5)" if adapter.source else "")
+
+
+def _sizes(image: tuple[int, ...] | None) -> str:
+    return ", ".join(map(str, image or ()))
+
+
+def result(model: nn.Module, *args: Any, **keywords: Any) -> Tensor:
+    """What comes out of a call with these very arguments."""
+    with quietly(model):
+        return chosen(model(*args, **keywords), None)
+
+
+def keeps_apart(model: nn.Module, adapter: Adapter) -> bool:
+    """Whether a text stays as it is when another one before it in its row changes."""
+    segments = torch.tensor([[0, 0, 0, 1, 1]])
+    try:
+        with quietly(model):
+            one, two = (run_of(model, adapter, items=1, segments=segments, inputs=text) for text in _texts(adapter))
+    except Exception:
+        return False
+    later = one[:, 3:], two[:, 3:]
+    return bool((later[0] - later[1]).abs().max() <= 1e-5 * later[0].abs().max())
+
+
+def _texts(adapter: Adapter) -> tuple[Tensor, Tensor]:
+    most = (adapter.vocabulary or 2) - 1
+    return torch.tensor([[most, 0, most, 1, 0]]), torch.tensor([[0, 1, 1, 1, 0]])
+
+
+def longest_of(model: nn.Module, adapter: Adapter, *, most: int = 160) -> int | None:
+    """The longest text that it reads without an error; None where that is no matter, or nobody can tell."""
+
+    def reads(length: int) -> bool:
+        return works(model, adapter, items=1, length=length)
+
+    if adapter.inputs == "images" or reads(most) or not reads(5):
+        return None
+    short, long = 5, most
+    while long - short > 1:
+        middle = (short + long) // 2
+        short, long = (middle, long) if reads(middle) else (short, middle)
+    return short
+
+
+__all__ = ["Reading", "checked", "longest_of", "quietly", "result", "said", "works"]

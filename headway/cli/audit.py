@@ -1,0 +1,155 @@
+"""`headway audit`: which laws a model keeps, and a counter-example for each that it breaks."""
+
+import json as json_format
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from headway.app.audited import Opened
+    from headway.audit.report import Report
+
+BROKEN = 1
+
+
+def _help(text: str, negative: str | None = None) -> Parameter:
+    return Parameter(help=text, group="How the model is called, where it does not say so itself", negative=negative)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Fields of headway.audit.Adapter that a command line can say."""
+
+    inputs: Annotated[Literal["tokens", "vectors", "images"] | None, _help("What it reads.")] = None
+    vocabulary: Annotated[int | None, _help("How many tokens it knows.")] = None
+    width: Annotated[int | None, _help("Of the vectors that it reads.")] = None
+    longest: Annotated[int | None, _help("The longest text that it takes.")] = None
+    causal: Annotated[bool | None, _help("It reads from left to right, or claims no such thing.")] = None
+    equivariant: Annotated[bool | None, _help("The order of its inputs does not matter.")] = None
+    shifts: Annotated[bool | None, _help("Only differences of positions matter.")] = None
+    argument: Annotated[str | None, _help("The keyword of its inputs; by default the first argument.")] = None
+    mask: Annotated[str | None, _help("The keyword that says which inputs are real.")] = None
+    hides: Annotated[bool | None, _help("True in that mask means: ignore.", "")] = None
+    positions: Annotated[str | None, _help("The keyword of positions.")] = None
+    source: Annotated[str | None, _help("The keyword of what an encoder reads.")] = None
+    source_mask: Annotated[str | None, _help("The keyword that says what of it is real.")] = None
+    output: Annotated[str | None, _help("Which part of its output to compare.")] = None
+
+
+def audit(
+    target: str,
+    /,
+    *,
+    laws: str | None = None,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    health: Annotated[bool, Parameter(negative="")] = False,
+    data: str | None = None,
+    seed: int = 0,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    html: str | None = None,
+    told: Annotated[Told | None, Parameter(name="*")] = None,
+) -> int:
+    """Try the laws on a model: causal, padding, batch, cache and more.
+
+    The model is a preset (random weights), a run, a directory with weights,
+    or package.module:function, which builds any torch module (or returns the
+    module and a headway.audit.Adapter). Each law is tried on random inputs,
+    in float64 where the model can; a broken one comes with the smallest
+    counter-example and the first module that went wrong. The exit code is 0
+    if all hold, 1 if one is broken. Of a run, audit.json and report.html are
+    written in its directory.
+
+    For example:
+
+        headway audit gpt2 --quick
+        headway audit runs/first
+        headway audit mypackage.model:build --causal --vocabulary 1000
+        headway audit models:encoder --inputs vectors --width 64 --mask pad --hides
+        headway audit runs/first --laws causal,cache --html audit.html
+        headway audit runs/first --health --data book.txt
+
+    Parameters
+    ----------
+    target
+        A preset, a run, a directory with weights, or package.module:function.
+    laws
+        Some of them, with commas: causal, padding, quarantine, batch, cache,
+        positions, masks, segments, determinism, dtype, export, norm, finite,
+        empty.
+    quick
+        Fewer and shorter trials: some 20 s for 100 million parameters.
+    health
+        The state of its attention instead: scores, saturation, dead heads.
+    data
+        A text file to look at with --health; else random inputs.
+    seed
+        Of all that is drawn.
+    json
+        One object instead of a table.
+    html
+        Write a page of its own to this file.
+    """
+    if data is not None and not health:
+        raise ValueError("--data is what --health looks at: add --health, or leave it out")
+    if laws is not None and health:
+        raise ValueError("--health measures, and tries no laws: leave --laws out")
+    told_by_hand = {name: value for name, value in asdict(told or Told()).items() if value is not None}
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.app.audited import open_target
+
+    found = open_target(target, seed=seed)
+    if health:
+        return _health(found, told_by_hand, data=data, seed=seed, json=json, html=html)
+    return _laws(found, told_by_hand, laws=laws, quick=quick, seed=seed, json=json, html=html)
+
+
+def _laws(found: "Opened", told: dict[str, Any], *, json: bool, html: str | None, **how: Any) -> int:
+    from headway.app.audited import keep, page_of, sentences
+    from headway.audit.examine import examine
+    from headway.audit.show.text import lines
+
+    report = examine(found.module, found.adapter, name=found.name, say=_say, **told, **how)
+    if html is not None:
+        _write(Path(html), page_of(report))
+    if found.run is not None:
+        keep(found.run, report)
+    print(json_format.dumps(report.as_json(), indent=2) if json else "\n".join(_lines(report, lines, sentences())))
+    return 0 if report.holds else BROKEN
+
+
+def _lines(report: "Report", lines: Any, sentences: dict[str, str]) -> list[str]:
+    width = shutil.get_terminal_size((100, 24)).columns
+    return lines(report, sentences, colour=_colours(), width=max(60, min(width, 140)))
+
+
+def _colours() -> bool:
+    import os
+
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _health(found: "Opened", told: dict[str, Any], *, data: str | None, seed: int, json: bool, html: str | None) -> int:
+    from headway.app.audited import health_of, health_page
+    from headway.audit.health.show import lines
+
+    health = health_of(found, told, data=data, seed=seed)
+    if html is not None:
+        _write(Path(html), health_page(found.name, health))
+    print(json_format.dumps(health.as_json(), indent=2) if json else "\n".join(lines(health)))
+    return 0 if health.healthy else BROKEN
+
+
+def _write(path: Path, text: str) -> None:
+    from headway.data.files import write_whole
+
+    print(f"written: {write_whole(path, text)}", file=sys.stderr)
+
+
+def _say(line: str) -> None:
+    """Progress, for whoever watches."""
+    if sys.stderr.isatty():
+        print(line, file=sys.stderr)

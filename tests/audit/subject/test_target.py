@@ -1,0 +1,77 @@
+"""What a word on the command line is audited as."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import headway
+from headway.audit.subject.adapter import Adapter
+from headway.audit.subject.target import RANDOM, opened
+from headway.models import fresh
+from tests.cost.tiny import MODELS
+
+SOURCE = """
+import torch
+from torch import nn
+from headway.audit.subject.adapter import Adapter
+from headway.presets.gpt2 import gpt2
+
+def module(): return nn.Linear(3, 2)
+def both(): return nn.Linear(3, 2), Adapter(inputs="vectors", width=3)
+def config(): return gpt2(width=6, layers=1, heads=2, hidden=8, vocabulary=11, length=16)
+def number(): return 5
+def fails(): raise KeyError("no weights here")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "builders_for_audit.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_preset_has_random_weights_and_says_so() -> None:
+    found = opened("bare-block", dtype="float64")
+    assert found.adapter is not None and found.adapter.notes == (RANDOM,) and found.adapter.width == 64
+    assert next(found.module.parameters()).dtype == torch.float64
+
+
+def test_a_directory_and_a_run(tmp_path: Path) -> None:
+    model: Any = fresh(MODELS["gpt2"])
+    headway.save(model, tmp_path / "run" / "model")
+    plain = opened(str(tmp_path / "run" / "model"))
+    (tmp_path / "run" / "config.yaml").write_text("seed: 0\n")
+    run = opened(str(tmp_path / "run"))
+    assert plain.adapter is not None and plain.adapter.vocabulary == 13 and run.name == str(tmp_path / "run")
+    for one, two in zip(plain.module.parameters(), run.module.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_a_run_without_a_model(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 0\n")
+    with pytest.raises(ValueError, match="has no model yet"):
+        opened(str(tmp_path))
+
+
+def test_functions(here: Path) -> None:
+    module, both, config = (opened(f"builders_for_audit:{name}") for name in ("module", "both", "config"))
+    assert isinstance(module.module, nn.Linear) and module.adapter is None
+    assert isinstance(both.adapter, Adapter) and both.adapter.width == 3
+    assert config.adapter is not None and config.adapter.vocabulary == 11
+    again = opened("builders_for_audit:module")
+    assert torch.equal(again.module.weight, module.module.weight)  # type: ignore[arg-type]
+
+
+def test_mistakes(here: Path) -> None:
+    with pytest.raises(ValueError, match="gives a int: a module"):
+        opened("builders_for_audit:number")
+    with pytest.raises(ValueError, match="called without arguments, failed: KeyError"):
+        opened("builders_for_audit:fails")
+    with pytest.raises(ValueError, match="neither a directory nor a preset"):
+        opened("gtp2")
+    with pytest.raises(ValueError, match="not int8"):
+        opened("bare-block", dtype="int8")
