@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headway.audit.examine import examine
+    from headway.audit.examination import examine
     from headway.cost.price import price
     from headway.hub import load, save
     from headway.ops.attention import MECHANISMS, attend, weights
@@ -52,7 +52,7 @@ PUBLIC = {
     "load": "headway.hub",
     "save": "headway.hub",
     "price": "headway.cost.price",
-    "examine": "headway.audit.examine",
+    "examine": "headway.audit.examination",
     "softmax_jacobian": "headway.ops.jacobian",
 }
 

@@ -69,7 +69,7 @@ def health_of(found: Opened, told: Mapping[str, Any], *, data: str | None, seed:
     """The state of a model's attention on a text, or on random inputs."""
     subject = Subject(found.module.eval(), guessed(found.module, found.adapter, told), found.name)
     given = reading(subject, Case(seed, bounded(subject, LENGTH), ITEMS, source=LENGTH // 2))
-    given = given if data is None else replace(given, **_text(found, subject, data))
+    given = subject.placed(given if data is None else replace(given, **_text(found, subject, data)))
     tokens = given.inputs if subject.adapter.inputs == "tokens" else None
     return diagnose(subject.module, lambda: _result(subject, given), tokens=tokens)
 

@@ -20,26 +20,34 @@ if TYPE_CHECKING:
         assert_batch,
         assert_cache,
         assert_causal,
+        assert_determinism,
+        assert_dtype,
+        assert_empty,
+        assert_export,
+        assert_finite,
         assert_laws,
         assert_masks,
+        assert_norm,
         assert_padding,
         assert_positions,
         assert_quarantine,
         assert_segments,
     )
-    from headway.audit.examine import examine
+    from headway.audit.examination import examine
     from headway.audit.report import Finding, Report
     from headway.audit.subject.adapter import Adapter
     from headway.audit.subject.reading import Reading
 
 __all__ = [
-    "Adapter", "Finding", "Reading", "Report", "assert_batch", "assert_cache", "assert_causal", "assert_laws",
-    "assert_masks", "assert_padding", "assert_positions", "assert_quarantine", "assert_segments", "examine",
+    "Adapter", "Finding", "Reading", "Report", "examine",
+    "assert_batch", "assert_cache", "assert_causal", "assert_determinism", "assert_dtype",
+    "assert_empty", "assert_export", "assert_finite", "assert_laws", "assert_masks",
+    "assert_norm", "assert_padding", "assert_positions", "assert_quarantine", "assert_segments",
 ]  # fmt: skip
 
 _HOMES = {
     "Adapter": "subject.adapter", "Reading": "subject.reading", "Finding": "report", "Report": "report",
-    "examine": "examine",
+    "examine": "examination",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.audit.examine import examine
+from headway.audit.examination import examine
 from headway.audit.laws import LAWS
 from headway.audit.report import NOT_APPLICABLE, REFUTED, Report
 from headway.audit.show.text import explained
@@ -52,7 +52,9 @@ def _raise(report: Report) -> None:
     sentences = {name: law.sentence for name, law in LAWS.items()}
     told = [line for one in report.broken for line in explained(one, sentences, seed=report.seed)]
     if told:
-        raise AssertionError("\n".join(["", f"{report.target}: {', '.join(one.law for one in report.broken)} broken", *told]))
+        raise AssertionError(
+            "\n".join(["", f"{report.target}: {', '.join(one.law for one in report.broken)} broken", *told])
+        )
 
 
 assert_causal = Assertion("causal", causal=True)
@@ -63,3 +65,9 @@ assert_cache = Assertion("cache")
 assert_positions = Assertion("positions")
 assert_masks = Assertion("masks")
 assert_segments = Assertion("segments")
+assert_determinism = Assertion("determinism")
+assert_dtype = Assertion("dtype")
+assert_export = Assertion("export")
+assert_norm = Assertion("norm")
+assert_finite = Assertion("finite")
+assert_empty = Assertion("empty")

@@ -27,6 +27,9 @@ class Told:
     inputs: Annotated[Literal["tokens", "vectors", "images"] | None, _help("What it reads.")] = None
     vocabulary: Annotated[int | None, _help("How many tokens it knows.")] = None
     width: Annotated[int | None, _help("Of the vectors that it reads.")] = None
+    image: Annotated[tuple[int, int, int] | None, _help("Channels, height and width of the images that it reads.")] = (
+        None
+    )
     longest: Annotated[int | None, _help("The longest text that it takes.")] = None
     causal: Annotated[bool | None, _help("It reads from left to right, or claims no such thing.")] = None
     equivariant: Annotated[bool | None, _help("The order of its inputs does not matter.")] = None
@@ -109,7 +112,7 @@ def audit(
 
 def _laws(found: "Opened", told: dict[str, Any], *, json: bool, html: str | None, **how: Any) -> int:
     from headway.app.audited import keep, page_of, sentences
-    from headway.audit.examine import examine
+    from headway.audit.examination import examine
     from headway.audit.show.text import lines
 
     report = examine(found.module, found.adapter, name=found.name, say=_say, **told, **how)

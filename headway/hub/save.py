@@ -134,9 +134,9 @@ def _writer(model: Any) -> Callable[[Path, int], None]:
 
 def write_model(family: Family, model: Any, directory: Path, shard: int) -> None:
     """config.json and the weights."""
+    said = family.write(model.config)  # first: a layout that has no word for the model says so
     tensors, digest = _exported(family, model)
-    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
-    config = {**family.write(model.config), "dtype": dtype}
+    config = {**said, "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch.")}
     if pictures := config.pop("preprocessor", None):
         write_json(directory / "preprocessor_config.json", pictures)
     write_json(directory / "config.json", config)
@@ -149,11 +149,13 @@ def write_model(family: Family, model: Any, directory: Path, shard: int) -> None
 def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]:
     ours = {name: parameter.detach() for name, parameter in model.named_parameters()}
     table = [row for row in family.table(model.config) if isinstance(row, Entry)]
-    unsaid = set(ours) - {name for entry in table for name in entry.names}
-    if unsaid:
+    known = {name for entry in table for name in entry.names}
+    if unsaid := set(ours) - known:
         raise ValueError(
             f"the layout of {family.name} has no place for {sorted(unsaid)[0]!r}: save with family='headway'"
         )
+    if lacking := known - set(ours):
+        raise ValueError(f"the layout of {family.name} needs {sorted(lacking)[0]!r}: save with family='headway'")
     named = {
         family.exported(entry.theirs, model.config): entry.backwards([ours[name] for name in entry.names])
         for entry in table

@@ -53,7 +53,7 @@ def split(random: Dice, length: int) -> tuple[int, ...]:
 
 
 def pose(scene: Scene, case: Case) -> Contrast | None:
-    """At once without padding; then in pieces, with padding before the shorter rows where there is any."""
+    """At once, and in pieces; where rows are padded on the left, both are (whether padding matters is another law)."""
     total = case.length + case.left
     if len(case.chunks) < 2:
         return None
@@ -61,17 +61,16 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
         contrast = padded(scene, replace(case, right=0, content="tokens"))
         if contrast is None:
             return None
-        before, whole = contrast.before, contrast.after[0]
+        whole = contrast.after[0]
         fits = bool(whole.labels[:, : case.chunks[0]].ge(0).any(-1).all())
         if not fits:  # a first piece of nothing but padding is nobody's prompt
             return None
     else:
         whole = reading(scene.subject, case)
-        before = (whole,)
     sizes = _pieces(case.chunks, total)
     padding = f" after {case.left} of padding" if case.left else ""
     told = f"reading in pieces of {', '.join(map(str, sizes))}{padding} differs from reading at once"
-    return Contrast(before, _cut(whole, sizes), told, stepwise=True)
+    return Contrast((whole,), _cut(whole, sizes), told, stepwise=True)
 
 
 def _pieces(chunks: tuple[int, ...], total: int) -> tuple[int, ...]:

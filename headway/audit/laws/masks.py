@@ -26,7 +26,8 @@ def masks(scene: Scene) -> Finding:
     if scene.subject.can("keep") is None:
         found.append(search(scene, "masks", draw, deleted if scene.subject.can("positions") is None else unheard))
     if takes_source(scene.subject):
-        found.append(search(scene, "masks", draw, unheard_source))
+        masked = scene.subject.adapter.call is not None or scene.subject.adapter.source_mask is not None
+        found += [search(scene, "masks", draw, unheard_source)] if masked else []
         found += [encoder_reads_both_ways(scene)] if scene.subject.adapter.encodes_both_ways else []
     elif scene.subject.adapter.causal is False:
         found.append(reads_both_ways(scene))

@@ -63,7 +63,7 @@ def traced(subject: Subject, reading: Reading) -> Trace:
         if subject.can("vectors") is None:
             trace.out, trace.leaf = subject.follow(reading)
         else:
-            placed = subject._placed(reading)
+            placed = subject.placed(reading)
             with torch.enable_grad(), entering(placed, None):
                 trace.out = chosen(call(subject.module, subject.adapter, placed), subject.adapter.output)
     return trace

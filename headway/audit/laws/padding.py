@@ -55,12 +55,17 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     whole = reading(subject, case)
     alone = tuple(_alone(whole, k, _length(subject, case, k)) for k in range(case.items))
     padded = _padded(subject, case, alone)
+    hidden = [one for one in (padded.keep, padded.source_keep) if one is not None]
+    if all(bool(one.all()) for one in hidden):  # nothing is padded, and nothing would be tried
+        return None
     poison = case.content in POISONS
     sides = " and ".join(
         f"{count} on the {side}" for side, count in (("left", case.left), ("right", case.right)) if count
     )
     one = case.left + case.right == 1
-    held = "" if case.content == "tokens" else f", which hold{'s' if one else ''} {HELD.get(case.content, case.content)}"
+    held = (
+        "" if case.content == "tokens" else f", which hold{'s' if one else ''} {HELD.get(case.content, case.content)}"
+    )
     told = f"results change with padding ({sides or 'to one length'}){held}"
     return Contrast(alone, (padded,), told, weights=poison and _small(subject))
 

@@ -5,8 +5,14 @@ from collections.abc import Iterable
 from headway.audit.laws.batch import batch
 from headway.audit.laws.cache import cache
 from headway.audit.laws.causal import causal
+from headway.audit.laws.determinism import determinism
+from headway.audit.laws.dtype import dtype
+from headway.audit.laws.empty import empty
+from headway.audit.laws.export import export
+from headway.audit.laws.finite import finite
 from headway.audit.laws.law import Law
 from headway.audit.laws.masks import masks
+from headway.audit.laws.norm import norm
 from headway.audit.laws.padding import padding, quarantine
 from headway.audit.laws.positions import positions
 from headway.audit.laws.segments import segments
@@ -38,6 +44,12 @@ LAWS: dict[str, Law] = {
             masks, ("text",),
         ),
         Law("segments", "Texts packed into one row do not see each other.", segments, ("text", "places", "segments")),
+        Law("determinism", "Equal runs are equal; training differs from use by dropout alone.", determinism),
+        Law("dtype", "What fewer digits cost grows with their rounding, and with nothing else.", dtype),
+        Law("export", "A model that is saved and read again is the same function.", export),
+        Law("norm", "A norm looks at its own row (or column) alone, and gives it the length it promises.", norm),
+        Law("finite", "Extreme inputs give finite values and finite gradients.", finite),
+        Law("empty", "Rows without a real input give finite numbers, and disturb nobody.", empty),
     )
 }  # fmt: skip
 

@@ -65,8 +65,9 @@ def with_source(subject: Subject, found: Reading, seed: int, length: int) -> Rea
     """
     if not takes_source(subject):
         return found
-    count, length = len(found.inputs), max(1, length)
-    length += length == found.inputs.shape[1]
+    count, length = len(found.inputs), bounded(subject, length)
+    if length == found.inputs.shape[1]:
+        length = length + 1 if subject.adapter.longest is None or length < subject.adapter.longest else length - 1
     source = texts(subject.adapter, seed, count, length, source=True)
     return replace(found, source=source, source_labels=labels(count, length))
 

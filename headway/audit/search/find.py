@@ -51,6 +51,12 @@ class Scene:
         self.original, self.seed = original, seed
         self.effort = effort.for_size(sum(one.numel() for one in original.module.parameters()))
 
+    def with_other(self, subject: Subject, noise: Noise) -> "Scene":
+        """The same stage with another subject, examined in its own numbers, whose noise is known."""
+        found = Scene(subject, self.effort, self.seed)
+        found.effort, found._precise, found.noise = self.effort, (subject, self.imprecise), noise
+        return found
+
     @cached_property
     def _precise(self) -> tuple[Subject, str]:
         return precise(self.original)

@@ -91,7 +91,9 @@ def _rendered(one: Table, width: int) -> list[str]:
 
     from headway.cost.show.text import show
 
-    console = Console(file=io.StringIO(), width=width, force_terminal=False, color_system=None)
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=False, color_system=None, markup=False, emoji=False
+    )
     show(console, "", [one])
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # pyright: ignore
 

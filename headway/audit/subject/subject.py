@@ -54,7 +54,7 @@ class Subject:
 
         `watch` is told what is about to be read.
         """
-        placed = [self._placed(one) for one in readings]
+        placed = [self.placed(one) for one in readings]
         if watch is not None and placed:
             watch(placed[0])
         with torch.no_grad():
@@ -73,7 +73,7 @@ class Subject:
 
     def follow(self, reading: Reading) -> tuple[Tensor, Tensor]:
         """The result of one reading, and the vectors of its inputs that it was made from, both with gradients."""
-        reading, leaves = self._placed(reading), []
+        reading, leaves = self.placed(reading), []
 
         def leaf(vectors: Tensor) -> Tensor:
             leaves.append(vectors.detach().requires_grad_())
@@ -129,7 +129,11 @@ class Subject:
             call(self.module, self.adapter, reading)
         return bool(seen) and seen[0].shape[:2] == reading.inputs.shape
 
-    def _placed(self, reading: Reading) -> Reading:
+    def learn(self, other: "Subject") -> None:
+        """Take over what is known of another copy of the same model, in place of finding it out by readings."""
+        self.__dict__.update(per_place=other.per_place, _has=other._has)
+
+    def placed(self, reading: Reading) -> Reading:
         """On the model's device, and vectors and images in its own numbers."""
         moved = {
             name: one.to(self.device, self.dtype if one.is_floating_point() else one.dtype)

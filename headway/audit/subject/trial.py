@@ -1,5 +1,6 @@
 """Small runs by which an adapter is tried out: quiet ones, that leave the model as they found it."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.output import chosen
-from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
 
 NEEDS = {
@@ -59,12 +59,30 @@ def checked(model: nn.Module, adapter: Adapter) -> Adapter:
     field, what = NEEDS[adapter.inputs]
     if getattr(adapter, field) is None:
         raise ValueError(f"nothing says {what}: give {field}= (--{field}), as a field of its Adapter")
+    _check_names(model, adapter)
     try:
         with quietly(model):
             run_of(model, adapter)
     except Exception as error:
         raise ValueError(f"the model, called with {_called(adapter)}, failed: {said(error)}; {WAY_OUT}") from error
     return adapter
+
+
+NAMES = ("argument", "mask", "positions", "vectors", "source", "source_mask")
+
+
+def _check_names(model: nn.Module, adapter: Adapter) -> None:
+    """A keyword that `forward` does not know would otherwise fail in the middle of an audit."""
+    if adapter.call is not None:
+        return
+    parameters = inspect.signature(model.forward).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+        return
+    for field in NAMES:
+        name = getattr(adapter, field)
+        if name is not None and name not in parameters:
+            known = ", ".join(parameters)
+            raise ValueError(f"{field}={name!r}: forward of {type(model).__name__} has no {name!r}; it has {known}")
 
 
 WAY_OUT = "say how it is called with an Adapter: its fields name the keywords of forward, its `call` is the whole call"
@@ -122,6 +140,3 @@ def longest_of(model: nn.Module, adapter: Adapter, *, most: int = 160) -> int | 
         middle = (short + long) // 2
         short, long = (middle, long) if reads(middle) else (short, middle)
     return short
-
-
-__all__ = ["Reading", "checked", "longest_of", "quietly", "result", "said", "works"]

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from headway.audit.examine import examine
+from headway.audit.examination import examine
 from headway.audit.search.find import Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.own import own

@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer import modules
 from torch import nn
 from x_transformers import Decoder, Encoder, TransformerWrapper
 
-from headway.audit.examine import examine
+from headway.audit.examination import examine
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 from tests.parity.sentence.theirs import WIDTH as THEIR_WIDTH

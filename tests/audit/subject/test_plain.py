@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.audit.examine import examine
+from headway.audit.examination import examine
 from headway.audit.subject.guess import guessed
 
 V, W, PLACES = 31, 12, 23

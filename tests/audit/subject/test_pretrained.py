@@ -7,7 +7,7 @@ import torch
 import transformers
 from torch import nn
 
-from headway.audit.examine import examine
+from headway.audit.examination import examine
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 

@@ -1,0 +1,150 @@
+"""The same reading gives the same result: twice, after another text, in training with one seed, and in training
+without dropout as in use."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from random import Random
+
+import torch
+from torch import Tensor, nn
+
+from headway.audit.laws.silence import Silence, silence
+from headway.audit.laws.stage import first_broken, rounding, seeded, sharing, staged, wrapped
+from headway.audit.report import NOT_APPLICABLE, Finding
+from headway.audit.search.case import Case
+from headway.audit.search.contrast import Contrast
+from headway.audit.search.draw import bounded, nobody, other_texts, reading, some_length
+from headway.audit.search.find import Pose, Scene, search
+from headway.audit.search.localise import culprit, layers
+from headway.audit.search.noise import Noise
+from headway.audit.subject.subject import Subject
+
+LOOKS = 6
+STATISTICS = "{} takes the statistics of the batch in training: train and eval then differ by more than dropout"
+
+
+def determinism(scene: Scene) -> Finding:
+    """Four questions, the first that is answered with no ends it."""
+    try:
+        return first_broken(_asked(scene), "determinism")
+    except ValueError as error:
+        return Finding("determinism", NOT_APPLICABLE, why=str(error))
+
+
+def _asked(scene: Scene) -> Iterator[Finding]:
+    """In the model's own numbers: two equal runs are equal to the bit, but for a machine that adds in any order."""
+    trials, epsilon = max(1, scene.effort.trials // 6), torch.finfo(torch.float32).eps
+    coarse = torch.finfo(scene.original.dtype).eps > epsilon  # a difference could pass for rounding
+    model = scene.subject if coarse else scene.original
+    exact = Noise(epsilon, epsilon, 0.0, epsilon)
+    for pose in (twice, in_between):
+        yield _searched(staged(scene, sharing(model), exact), pose, trials)
+    trained = in_training(sharing(model), scene, silent=False)
+    yield _searched(staged(scene, trained, exact), seeded_twice, trials)
+    quiet = sharing(model)
+    silence(quiet.module)
+    trained, pose = in_training(quiet, scene, silent=True), trained_and_used(in_use(quiet, scene))
+    yield _told(_searched(staged(scene, trained, rounding(scene, model.dtype)), pose, trials), scene)
+
+
+def _searched(scene: Scene, pose: Pose, trials: int) -> Finding:
+    """What comes and goes by chance may have gone when its module is looked for: then look again, at a longer text."""
+    found = search(scene, "determinism", draw, pose, trials=trials)
+    if not found.broken or found.module:
+        return found
+    length = bounded(scene.subject, scene.effort.longest)
+    limit, deviation = found.tolerance or 0.0, found.deviation or 0.0
+    for seed in range(LOOKS):
+        contrast = pose(scene, Case(seed, length, 2, source=length))
+        rows = [] if contrast is None else layers(scene.subject, contrast, limit, deviation)
+        if module := culprit(rows, limit, deviation):
+            return replace(found, module=module, layers=rows)
+    return found
+
+
+def draw(scene: Scene, random: Random) -> Case:
+    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    return Case(random.randrange(1 << 30), length, random.randint(1, 2), source=length + 2)
+
+
+def twice(scene: Scene, case: Case) -> Contrast:
+    text = reading(scene.subject, case)
+    return Contrast((text,), (text,), "the same text, read twice, has two results", gradients=False)
+
+
+def in_between(scene: Scene, case: Case) -> Contrast:
+    """Another text is read before the second time."""
+    text = reading(scene.subject, case)
+    other = replace(
+        text, inputs=other_texts(scene.subject.adapter, text.inputs, case.seed), labels=nobody(*text.labels.shape)
+    )
+    return Contrast((text,), (other, text), "a result changes once another text was read", gradients=False)
+
+
+def seeded_twice(scene: Scene, case: Case) -> Contrast:
+    text = reading(scene.subject, case)
+    told = "in training, the same text and the same seed have two results"
+    return Contrast((text,), (text,), told, gradients=False)
+
+
+def trained_and_used(used: Subject) -> Pose:
+    """Training comes first: what it learns in passing (a running mean) then serves both."""
+
+    def pose(scene: Scene, case: Case) -> Contrast:
+        text = reading(scene.subject, case)
+        told = "without dropout, results in training differ from those in use"
+        return Contrast((text,), (text,), told, other=used, gradients=False)
+
+    return pose
+
+
+def in_training(subject: Subject, scene: Scene, *, silent: bool) -> Subject:
+    """The model in training; every call begins with the same seed and the same buffers."""
+    kept = {name: one.clone() for name, one in subject.module.named_buffers()}
+
+    @contextmanager
+    def around(module: nn.Module) -> Iterator[None]:
+        _put_back(module, kept)
+        with seeded(scene.seed), _mode(module, True), Silence() if silent else nullcontext():
+            yield
+
+    return wrapped(subject, around, scene.subject)
+
+
+def in_use(subject: Subject, scene: Scene) -> Subject:
+    """The model in eval, where functions drop nothing either."""
+
+    return wrapped(subject, lambda module: Silence(), scene.subject)
+
+
+@contextmanager
+def _mode(module: nn.Module, training: bool) -> Iterator[None]:
+    modes = [(one, one.training) for one in module.modules()]
+    module.train(training)
+    try:
+        yield
+    finally:
+        for one, mode in modes:
+            one.training = mode
+
+
+def _put_back(module: nn.Module, kept: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, one in module.named_buffers():
+            if name in kept and one.shape == kept[name].shape:
+                one.copy_(kept[name])
+
+
+def _told(found: Finding, scene: Scene) -> Finding:
+    """Batch statistics break it by design, which is said."""
+    named = dict(scene.subject.module.named_modules()).get(found.module)
+    kind = type(named).__name__
+    if not found.broken or named is None or ("BatchNorm" not in kind and not _recorded(named)):
+        return found
+    why = STATISTICS.format(found.module or "the model")
+    return replace(found, why=why, details=[{"module": found.module, "kind": kind, "cause": "batch statistics"}])
+
+
+def _recorded(module: nn.Module) -> bool:
+    return any("running" in name for name, _ in module.named_buffers(recurse=False))

@@ -1,0 +1,131 @@
+"""Saving and loading give the same function, and what was one tensor stays one."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.audit.laws.stage import as_known, first_broken, rounding, staged
+from headway.audit.laws.trips import Trip, travelled, trips_of
+from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
+from headway.audit.search.case import Case
+from headway.audit.search.contrast import Contrast
+from headway.audit.search.draw import reading, some_length
+from headway.audit.search.find import LARGE, QUICK, Pose, Scene, search
+from headway.audit.subject.subject import Subject
+
+COARSE = 1e-6
+HIDDEN = ("_parameters", "_buffers", "_modules")
+
+
+def export(scene: Scene) -> Finding:
+    """Each way that the model has, there and back."""
+    trips = list(trips_of(scene.original).items())
+    if scene.effort.longest < QUICK.longest and sum(one.numel() for one in scene.original.module.parameters()) > LARGE:
+        trips = trips[-1:]  # a quick look at much goes the outermost way alone
+    found = first_broken(_tried(scene, trips), "export")
+    ways = "; ".join(name for name, _ in trips)
+    return replace(found, why=found.why or f"tried by {ways}") if found.trials else found
+
+
+def _tried(scene: Scene, trips: list[tuple[str, Trip]]) -> Iterator[Finding]:
+    for name, trip in trips:
+        try:
+            other = as_known(travelled(scene.original, trip), scene.subject)
+        except ValueError as error:  # a library's own "this cannot be": a layout without room for it
+            yield Finding("export", NOT_APPLICABLE, why=f"{name}: {error}")
+        except Exception as error:
+            yield _failed(name, error)
+        else:
+            yield _compared(scene, name, other)
+
+
+def _failed(way: str, error: Exception) -> Finding:
+    """What was saved cannot be loaded; the first name in the complaint is that of a tensor."""
+    said = " ".join(str(error).split())[:300]
+    named = re.search(r'"([\w.]+)"', said)
+    module = named[1].rpartition(".")[0] if named else ""
+    example = Example(f"{way} fail: {said}", [], {"way": way})
+    return Finding("export", BROKEN, 1, None, None, module, why=f"{type(error).__name__}: {said}", example=example)
+
+
+def _compared(scene: Scene, way: str, other: Subject) -> Finding:
+    """The same results; and where they are, the same tensors shared by the same names."""
+    model = as_known(scene.original, scene.subject)
+    trials = max(1, scene.effort.trials // 3)
+    if torch.finfo(model.dtype).eps > COARSE:  # where rounding could hide a difference, float64 shows it
+        model, other = scene.subject, replace(other, module=other.module.to(scene.subject.dtype))
+        other = as_known(other, scene.subject)
+    stage = staged(scene, model, rounding(scene, model.dtype))
+    found = search(stage, "export", draw, read_by(other, way), trials=trials)
+    changed, untied = differing(model.module, other.module), lost_ties(model.module, other.module)
+    found = replace(found, details=changed)
+    if found.status == HOLDS and untied:
+        return _untied(found, way, untied)
+    reasons = [_reason(one) for one in changed[:3]] + [f"{a} and {b} are one tensor, and two after" for a, b in untied]
+    return replace(found, why="; ".join(reasons)) if found.broken else found
+
+
+def draw(scene: Scene, random: Random) -> Case:
+    length = some_length(scene.subject, random, least=1, most=scene.effort.longest)
+    return Case(random.randrange(1 << 30), length, source=length + 1)
+
+
+def read_by(other: Subject, way: str) -> Pose:
+    def pose(scene: Scene, case: Case) -> Contrast:
+        text = reading(scene.subject, case)
+        told = f"results differ after {way}"
+        return Contrast((text,), (text,), told, other=other, gradients=False)
+
+    return pose
+
+
+def _untied(found: Finding, way: str, untied: list[tuple[str, str]]) -> Finding:
+    first, second = untied[0]
+    sentence = f"{first} and {second} are one tensor before {way}, and two after: training would part them"
+    details = [{"tensor": name, "kind": "tied", "saved": True} for pair in untied for name in pair]
+    module = second.rpartition(".")[0]
+    return replace(found, status=BROKEN, module=module, example=Example(sentence, [], {"way": way}), details=details)
+
+
+def lost_ties(module: nn.Module, other: nn.Module) -> list[tuple[str, str]]:
+    """Pairs of names of one parameter here that name two there."""
+    here, there = (dict(one.named_parameters(remove_duplicate=False)) for one in (module, other))
+    firsts: dict[int, str] = {}
+    pairs = [(firsts.setdefault(id(one), name), name) for name, one in here.items()]
+    known = [(a, b) for a, b in pairs if a != b and a in there and b in there]
+    return [(a, b) for a, b in known if there[a].data_ptr() != there[b].data_ptr()]
+
+
+def differing(module: nn.Module, other: nn.Module) -> list[dict[str, Any]]:
+    """Tensors of a model that are not the same after: parameters, buffers and plain attributes."""
+    saved, rows, there = set(module.state_dict()), [], _tensors(other)
+    for name, (kind, one) in _tensors(module).items():
+        twin = there.get(name)
+        if twin is None or not _same(one, twin[1]):
+            rows.append({"tensor": name, "kind": kind, "saved": name in saved})
+    return rows
+
+
+def _tensors(module: nn.Module) -> dict[str, tuple[str, Tensor]]:
+    found: dict[str, tuple[str, Tensor]] = {}
+    found |= {name: ("parameter", one) for name, one in module.named_parameters(remove_duplicate=False)}
+    found |= {name: ("buffer", one) for name, one in module.named_buffers()}
+    for path, part in module.named_modules():
+        for name, one in vars(part).items():
+            if isinstance(one, Tensor) and name not in HIDDEN:
+                found[f"{path}.{name}".lstrip(".")] = ("attribute", one.detach())
+    return found
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(torch.isclose(one, other.to(one), rtol=0, atol=0, equal_nan=True).all())
+
+
+def _reason(row: dict[str, Any]) -> str:
+    kept = "" if row["saved"] else " that no state holds"
+    return f"{row['tensor']} ({row['kind']}{kept}) is another after"

@@ -1,0 +1,99 @@
+"""Stages for laws that compare a model with itself in another state: training, silenced, its own numbers."""
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.audit.report import Finding
+from headway.audit.search.find import Scene
+from headway.audit.search.noise import MARGIN, Noise
+from headway.audit.subject.call import call
+from headway.audit.subject.reading import Reading
+from headway.audit.subject.subject import Subject
+
+Around = Callable[[nn.Module], AbstractContextManager[Any]]
+TAKES = ("keep", "positions", "segments", "source")
+
+
+def staged(scene: Scene, subject: Subject, noise: Noise) -> Scene:
+    """The same scene with somebody else on it, who answers for itself, and with less excused."""
+    return scene.with_other(as_known(subject, scene.subject), noise)
+
+
+def rounding(scene: Scene, dtype: torch.dtype | None = None) -> Noise:
+    """What rounding alone explains in numbers of that type (None: those examined).
+
+    What two equal runs differ by is not excused, and rounding that takes more than half of the digits is none.
+    """
+    noise = scene.noise
+    epsilon = noise.epsilon if dtype is None else max(noise.epsilon, torch.finfo(dtype).eps)
+    grown, most = epsilon / noise.epsilon, sqrt(epsilon)
+    values, gradients = (min(max(one * grown, epsilon / 2), most) for one in (noise.values, noise.gradients))
+    return Noise(values, gradients, 0.0, epsilon)
+
+
+def tolerance(scene: Scene, dtype: torch.dtype | None = None) -> float:
+    """The largest deviation that rounding alone explains."""
+    return MARGIN * rounding(scene, dtype).values
+
+
+def as_known(subject: Subject, known: Subject) -> Subject:
+    """The same, without asking it again what is known of another in its place: asking takes three readings."""
+    subject.learn(known)
+    return subject
+
+
+def sharing(subject: Subject) -> Subject:
+    """A copy with the same weights in memory: all else that reading may change (buffers, counters) is its own."""
+    memo = {id(one): one for one in subject.module.parameters()}
+    try:
+        return replace(subject, module=copy.deepcopy(subject.module, memo))
+    except Exception as error:
+        raise ValueError(f"the model cannot be copied: {type(error).__name__}: {error}") from error
+
+
+def wrapped(subject: Subject, around: Around, known: Subject) -> Subject:
+    """The same, with something around each of its calls; `known` can do what it can."""
+    plain = subject.adapter
+
+    def read(module: nn.Module, reading: Reading) -> object:
+        with around(module):
+            return call(module, plain, reading)
+
+    takes = frozenset(one for one in TAKES if known.can(one) is None)
+    return as_known(replace(subject, adapter=replace(plain, call=read, takes=takes)), known)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """All that draws begins at this seed, and goes on afterwards as if nothing had been drawn."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+
+
+def first_broken(findings: Iterator[Finding], law: str) -> Finding:
+    """The first that is broken, else the one that deviates most, with the trials of all that were tried."""
+    tried, found = 0, []
+    for one in findings:
+        tried += one.trials
+        found.append(one)
+        if one.broken:
+            break
+    told = found[-1] if found[-1].broken else max(found, key=lambda one: (one.trials > 0, one.deviation or 0.0))
+    return replace(told, law=law, trials=tried)
