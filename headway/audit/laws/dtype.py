@@ -32,6 +32,7 @@ from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.draw import bounded, reading
 from headway.audit.search.find import LARGE, NOISY, QUICK, UNCLEAR, Scene
+from headway.audit.search.noise import MARGIN
 from headway.audit.search.record import Key
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
@@ -51,7 +52,7 @@ def dtype(scene: Scene) -> Finding:
     """One long text in three types."""
     if scene.imprecise:
         return Finding("dtype", NOT_APPLICABLE, why=f"there is nothing to compare with: {scene.imprecise}")
-    if scene.noise.tolerance > UNCLEAR:
+    if MARGIN * scene.noise.repeated > UNCLEAR:
         return Finding("dtype", NOT_APPLICABLE, why=NOISY.format(scene.noise.repeated))
     case = Case(scene.seed + 7, bounded(scene.subject, _length(scene)), source=30)
     text, runs, notes = reading(scene.subject, case), {}, []

@@ -43,6 +43,11 @@ class Noise:
     def gradient_tolerance(self) -> float:
         return MARGIN * max(self.gradients, self.repeated)
 
+    def at_home(self) -> "Noise":
+        """Of the model in its own numbers."""
+        share = self.share
+        return Noise(self.values / share, self.gradients / share, self.repeated, self.epsilon / share)
+
 
 def precise(subject: Subject) -> tuple[Subject, str]:
     """The model in float64, or itself and why not."""
@@ -59,17 +64,22 @@ def precise(subject: Subject) -> tuple[Subject, str]:
 def noise_of(subject: Subject, original: Subject) -> Noise:
     """Of a subject that is examined; `original` is the model in its own numbers."""
     reading = probe(subject, 5)
-    epsilon = coarsest(subject, reading)
-    repeated = max(rounding(subject, subject, [reading]) for _ in range(2))
+    first, epsilon = coarsest(subject, reading)
+    repeated = _apart(subject, reading, first, subject.run([reading])[0])
     if subject is original or original.dtype == torch.float64:
         share, values = 1.0, _jittered(subject, reading, epsilon)
         gradients = values
     else:
         share = epsilon / torch.finfo(original.dtype).eps
-        values = max(rounding(subject, original, [probe(subject, steps)]) for steps in (5, 2)) * share
+        values = _apart(subject, reading, first, original.run([reading])[0]) * share
         gradients = _gradients_between(subject, original, reading) * share
     least = epsilon / 2
     return Noise(max(values, least), max(gradients, values, least), repeated, epsilon, share)
+
+
+def _apart(subject: Subject, reading: Reading, one: Tensor, two: Tensor) -> float:
+    place = subject.per_place
+    return _finite(apart(*(gathered([out], [reading], per_place=place) for out in (one, two))).largest)
 
 
 def rounding(one: Subject, other: Subject, readings: Sequence[Reading]) -> float:
@@ -118,8 +128,8 @@ class _Types(TorchDispatchMode):
         return out
 
 
-def coarsest(subject: Subject, reading: Reading) -> float:
-    """The epsilon of the coarsest numbers that a model computes with."""
+def coarsest(subject: Subject, reading: Reading) -> tuple[Tensor, float]:
+    """A result, and the epsilon of the coarsest numbers that it was computed with."""
     with _Types() as types:
-        subject.run([reading])
-    return max((torch.finfo(one).eps for one in types.seen), default=torch.finfo(subject.dtype).eps)
+        out = subject.run([reading])[0]
+    return out, max((torch.finfo(one).eps for one in types.seen), default=torch.finfo(subject.dtype).eps)
