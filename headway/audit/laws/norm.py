@@ -68,7 +68,8 @@ def _row(one: Norm) -> Iterator[tuple[str, float]]:
         yield "own row", _moved(one, where)
         yield "own row's gradient", _reached(one, where)
     yield "train and eval", _apart(one(one.x), one(one.x, training=True))
-    yield "norm law", max(_law(one, one.x * size) for size in (1.0, max(one.eps, 1e-12) ** 0.5))
+    if one.told:
+        yield "norm law", max(_law(one, one.x * size) for size in (1.0, max(one.eps, 1e-12) ** 0.5))
 
 
 def _item(one: Norm) -> Iterator[tuple[str, float]]:

@@ -13,6 +13,7 @@ from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
 
 ROW, RMS, EITHER, BATCH, ITEM = "layer", "rms", "layer or rms", "batch", "item"
+SCALES, SHIFTS = ("weight", "gamma", "scale", "g"), ("bias", "beta", "b")
 EPSILONS = ("eps", "variance_epsilon", "epsilon", "layer_norm_eps")
 
 
@@ -39,14 +40,20 @@ class Norm:
 
     @property
     def eps(self) -> float:
-        found = next((getattr(self.module, one) for one in EPSILONS if hasattr(self.module, one)), 0.0)
+        # Some wrap a norm of torch's, which then knows it.
+        held = ((part, one) for part in self.module.modules() for one in EPSILONS if hasattr(part, one))
+        found = next((getattr(part, one) for part, one in held), 0.0)
         return torch.finfo(self.x.dtype).eps if found is None else float(found)
+
+    @property
+    def told(self) -> bool:
+        """Whether all its parameters are a scale and a shift by a name that is known."""
+        return all(name in (*SCALES, *SHIFTS) for name, _ in self.module.named_parameters())
 
 
 def scale_of(norm: Norm) -> Tensor:
     """γ, or ones of the width."""
-    weight = getattr(norm.module, "weight", None)
-    if isinstance(weight, Tensor):
+    if (weight := _held(norm.module, SCALES)) is not None:
         return weight.detach()
     count = getattr(norm.module, "num_features", norm.x.shape[-1])
     return norm.x.new_ones(count)
@@ -54,8 +61,12 @@ def scale_of(norm: Norm) -> Tensor:
 
 def shift_of(norm: Norm) -> Tensor:
     """β, or nothing."""
-    bias = getattr(norm.module, "bias", None)
-    return bias.detach() if isinstance(bias, Tensor) else torch.zeros_like(scale_of(norm))
+    bias = _held(norm.module, SHIFTS)
+    return torch.zeros_like(scale_of(norm)) if bias is None else bias.detach()
+
+
+def _held(module: nn.Module, names: tuple[str, ...]) -> Tensor | None:
+    return next((one for name in names if isinstance(one := getattr(module, name, None), Tensor)), None)
 
 
 def norms_of(subject: Subject, text: Reading) -> list[Norm]:
@@ -115,6 +126,6 @@ def _alone(name: str, module: nn.Module, kind: str, x: Tensor, args: tuple[Any, 
             sign = torch.randint(0, 2, one.shape, device=one.device) * 2 - 1
             one.copy_(sign * (0.5 + torch.rand_like(one)))
         drawn = torch.randn_like(x)
-    weight = getattr(twin, "weight", None)
-    wide = isinstance(weight, Tensor) and weight.shape[-1] != x.shape[-1]
+    weight = _held(twin, SCALES)
+    wide = weight is not None and weight.shape[-1] != x.shape[-1]
     return Norm(name, twin, ITEM if wide and kind not in (BATCH, ITEM) else kind, drawn, args, kwargs)

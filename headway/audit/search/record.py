@@ -119,6 +119,8 @@ def _placed(tensor: Tensor, reading: Reading, name: str) -> list[tuple[Tensor, T
 def along(tensor: Tensor, items: int, length: int) -> Tensor | None:
     """The tensor with its first two axes B and L, wherever it has them."""
     shape = list(tensor.shape)
+    if len(shape) > 3 and shape[1] == shape[2] == length:
+        return tensor.movedim(2, 1)  # as many heads as places: heads mostly come first
     if len(shape) >= 2 and shape[:2] == [items, length]:
         return tensor
     if len(shape) >= 2 and shape[:2] == [1, length]:

@@ -35,8 +35,10 @@ class Entrance(TorchFunctionMode):
     def _is_ours(self, index: Tensor) -> bool:
         if index.is_floating_point() or index.dtype == torch.bool or index.numel() != self.tokens.numel():
             return False
-        same = index.data_ptr() == self.tokens.data_ptr()
-        return same or bool((index.reshape(-1) == self.tokens.reshape(-1)).all())
+        if index.data_ptr() == self.tokens.data_ptr():
+            return True
+        # A copy. Positions may have the same values in a short text, but rarely the same shape.
+        return index.shape == self.tokens.shape and bool((index == self.tokens).all())
 
 
 def _indices(arguments: Any) -> list[Tensor]:
