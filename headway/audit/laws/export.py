@@ -27,9 +27,12 @@ def export(scene: Scene) -> Finding:
     trips = list(trips_of(scene.original).items())
     if scene.effort.longest < QUICK.longest and sum(one.numel() for one in scene.original.module.parameters()) > LARGE:
         trips = trips[-1:]  # a quick look at much goes the outermost way alone
-    found = first_broken(_tried(scene, trips), "export")
-    ways = "; ".join(name for name, _ in trips)
-    return replace(found, why=found.why or f"tried by {ways}") if found.trials else found
+    each = list(_tried(scene, trips))
+    found = first_broken(iter(each), "export")
+    if found.broken or not found.trials:
+        return found
+    told = [one.why if not one.trials else f"tried by {name}" for (name, _), one in zip(trips, each, strict=True)]
+    return replace(found, why="; ".join(told))
 
 
 def _tried(scene: Scene, trips: list[tuple[str, Trip]]) -> Iterator[Finding]:
