@@ -24,6 +24,7 @@ from headway.audit.subject.guess import guessed
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
 from headway.audit.subject.target import opened
+from headway.audit.subject.untouched import untouched
 from headway.data.files import write_whole
 from headway.page import page
 
@@ -40,9 +41,9 @@ class Opened:
     run: Path | None
 
 
-def open_target(text: str, *, seed: int) -> Opened:
-    """What a word on the command line means."""
-    module, adapter, name, words = opened(text, seed=seed)
+def open_target(text: str, told: Mapping[str, Any], *, seed: int) -> Opened:
+    """What a word on the command line means; `told` is what it says of how the model is called."""
+    module, adapter, name, words = opened(text, seed=seed, told=told)
     path = Path(text).expanduser()
     is_run = (path / METRICS).is_file() and (path / CONFIG).is_file()
     if words is not None:
@@ -67,11 +68,12 @@ def keep(run: Path, found: Report) -> Path:
 
 def health_of(found: Opened, told: Mapping[str, Any], *, data: str | None, seed: int) -> Health:
     """The state of a model's attention on a text, or on random inputs."""
-    subject = Subject(found.module.eval(), guessed(found.module, found.adapter, told), found.name)
-    given = reading(subject, Case(seed, bounded(subject, LENGTH), ITEMS, source=LENGTH // 2))
-    given = subject.placed(given if data is None else replace(given, **_text(found, subject, data)))
-    tokens = given.inputs if subject.adapter.inputs == "tokens" else None
-    return diagnose(subject.module, lambda: _result(subject, given), tokens=tokens)
+    with untouched(found.module):
+        subject = Subject(found.module, guessed(found.module, found.adapter, told), found.name)
+        given = reading(subject, Case(seed, bounded(subject, LENGTH), ITEMS, source=LENGTH // 2))
+        given = subject.placed(given if data is None else replace(given, **_text(found, subject, data)))
+        tokens = given.inputs if subject.adapter.inputs == "tokens" else None
+        return diagnose(subject.module, lambda: _result(subject, given), tokens=tokens)
 
 
 def _result(subject: Subject, given: Reading) -> Tensor:

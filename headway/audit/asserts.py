@@ -30,9 +30,10 @@ class Assertion:
         told = {"quick": True} | self.claims | told
         report = examine(model, adapter, laws=[self.law], **told)
         finding = report[self.law]
-        if finding.status in (NOT_APPLICABLE, REFUTED):
-            why = finding.why or "the model does not claim it"
-            raise AssertionError(f"{self.law} could not be tried on {report.target}: {why}")
+        if finding.status == REFUTED:
+            raise AssertionError(f"{report.target} does not claim {self.law}, and does not keep it: {finding.why}")
+        if finding.status == NOT_APPLICABLE:
+            raise AssertionError(f"{self.law} could not be tried on {report.target}: {finding.why}")
         _raise(report)
 
 
@@ -52,9 +53,8 @@ def _raise(report: Report) -> None:
     sentences = {name: law.sentence for name, law in LAWS.items()}
     told = [line for one in report.broken for line in explained(one, sentences, seed=report.seed)]
     if told:
-        raise AssertionError(
-            "\n".join(["", f"{report.target}: {', '.join(one.law for one in report.broken)} broken", *told])
-        )
+        broken = ", ".join(one.law for one in report.broken)
+        raise AssertionError("\n".join([f"{report.target}: {broken} broken", *told]))
 
 
 assert_causal = Assertion("causal", causal=True)

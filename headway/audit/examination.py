@@ -8,11 +8,13 @@ from typing import Any
 from torch import nn
 
 from headway.audit.laws import Law, chosen_laws
-from headway.audit.report import Finding, Report
+from headway.audit.report import NOT_APPLICABLE, Finding, Report
 from headway.audit.search.find import FULL, QUICK, Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 from headway.audit.subject.subject import Subject
+from headway.audit.subject.trial import said
+from headway.audit.subject.untouched import plain_module, untouched
 
 Say = Callable[[str], None]
 
@@ -30,6 +32,8 @@ def examine(
 ) -> Report:
     """Try the laws on any module. What is not told (by an Adapter, or by its fields as keywords) is guessed.
 
+    `quick` takes some seconds for a small model; quick=False looks at more and longer texts.
+
     >>> from headway.models import fresh
     >>> from headway.presets.gpt2 import gpt2
     >>> model = fresh(gpt2(width=12, layers=1, heads=2, hidden=16, vocabulary=11, length=16))
@@ -38,22 +42,22 @@ def examine(
     """
     began = time.monotonic()
     chosen = chosen_laws(laws)
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
+    model, said_so = plain_module(model)
+    with untouched(model):
         subject = Subject(model, guessed(model, adapter, told), name or type(model).__name__)
         scene = Scene(subject, QUICK if quick else FULL, seed)
         findings = [_tried(law, scene, say) for law in chosen]
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-    notes = [*subject.adapter.notes, *([scene.imprecise] if scene.imprecise else [])]
+    notes = [*said_so, *subject.adapter.notes, *([f"Not in float64: {scene.imprecise}."] if scene.imprecise else [])]
     return Report(subject.name, described(subject), findings, notes, time.monotonic() - began, seed, quick)
 
 
 def _tried(law: Law, scene: Scene, say: Say | None) -> Finding:
     began = time.monotonic()
-    found = replace(law.tried(scene), seconds=time.monotonic() - began)
+    try:
+        found = law.tried(scene)
+    except Exception as error:  # a foreign model may say anything to a law; the others are still worth trying
+        found = Finding(law.name, NOT_APPLICABLE, why=f"it could not be tried: {said(error)}")
+    found = replace(found, seconds=time.monotonic() - began)
     if say is not None:
         say(f"{law.name}: {found.status}, {found.trials} trials in {found.seconds:.1f} s")
     return found

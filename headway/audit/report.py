@@ -44,7 +44,7 @@ class Finding:
     """One law on one model. `status` is holds, broken, not applicable (`why` says why), or not claimed: a law that the
     model need not obey, with the example that shows it does not (None: none was found).
 
-    `deviation` is the largest over all trials, relative to the largest number of the result, and `tolerance` how much
+    `deviation` is the largest over all trials, relative to the largest number compared, and `tolerance` how much
     rounding explains. `module` is the first one that went wrong, "" where it could not be told.
     """
 

@@ -3,6 +3,7 @@
 import json as json_format
 import shutil
 import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,6 +31,8 @@ class Told:
     image: Annotated[tuple[int, int, int] | None, _help("Channels, height and width of the images that it reads.")] = (
         None
     )
+    shortest: Annotated[int | None, _help("The shortest text that it takes.")] = None
+    multiple: Annotated[int | None, _help("Its texts are multiples of this in length.")] = None
     longest: Annotated[int | None, _help("The longest text that it takes.")] = None
     causal: Annotated[bool | None, _help("It reads from left to right, or claims no such thing.")] = None
     equivariant: Annotated[bool | None, _help("The order of its inputs does not matter.")] = None
@@ -104,7 +107,10 @@ def audit(
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.audited import open_target
 
-    found = open_target(target, seed=seed)
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"a seed is a whole number from 0 to {2**31 - 1}, not {seed}")
+    with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
+        found = open_target(target, told_by_hand, seed=seed)
     if health:
         return _health(found, told_by_hand, data=data, seed=seed, json=json, html=html)
     return _laws(found, told_by_hand, laws=laws, quick=quick, seed=seed, json=json, html=html)
@@ -115,12 +121,15 @@ def _laws(found: "Opened", told: dict[str, Any], *, json: bool, html: str | None
     from headway.audit.examination import examine
     from headway.audit.show.text import lines
 
-    report = examine(found.module, found.adapter, name=found.name, say=_say, **told, **how)
+    with redirect_stdout(sys.stderr):
+        report = examine(found.module, found.adapter, name=found.name, say=_say, **told, **how)
     if html is not None:
         _write(Path(html), page_of(report))
     if found.run is not None:
         keep(found.run, report)
     print(json_format.dumps(report.as_json(), indent=2) if json else "\n".join(_lines(report, lines, sentences())))
+    if not any(one.trials for one in report):
+        raise ValueError(f"no law could be tried on {found.name}: see the reasons above, and say how it is called")
     return 0 if report.holds else BROKEN
 
 

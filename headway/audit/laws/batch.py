@@ -8,7 +8,7 @@ from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import reading, some_length
+from headway.audit.search.draw import a_length, reading
 from headway.audit.search.find import Scene, search
 from headway.audit.subject.reading import NOBODY, Reading
 
@@ -19,7 +19,7 @@ def batch(scene: Scene) -> Finding:
 
 
 def draw(scene: Scene, random: Dice) -> Case:
-    length = some_length(scene.subject, random, least=1, most=scene.effort.longest)
+    length = a_length(scene, random, least=1)
     content = random.turn(["alone", "strangers", "order"])
     return Case(
         random.randrange(1 << 30),

@@ -8,7 +8,7 @@ from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import other_texts, reading, some_length
+from headway.audit.search.draw import a_length, other_texts, reading
 from headway.audit.search.find import Scene, search
 from headway.audit.subject.reading import NOBODY
 
@@ -24,8 +24,13 @@ def causal(scene: Scene) -> Finding:
 
 
 def draw(scene: Scene, random: Dice) -> Case:
-    """Some later inputs; in every third trial the text simply goes on."""
-    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    """Some later inputs; every third time the text simply goes on; in a long text each row changes at its own place."""
+    length = a_length(scene, random, least=2)
+    if scene.effort.reaches_far(random.trial):
+        powers = [2**k for k in range(1, 9) if 2**k < length]  # where blocks and windows end
+        some = random.sample(range(1, length), min(length - 1, scene.effort.items)) if length > 1 else []
+        places = tuple(sorted({*powers, *some}))
+        return Case(random.randrange(1 << 30), length, changed=places, source=length + 3, content="each")
     first = random.randrange(1, length) if length > 1 else 1
     later = range(first, length)
     changed = tuple(sorted(random.sample(later, random.randint(1, len(later))))) if later else ()
@@ -42,6 +47,8 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     subject, multiple = scene.subject, scene.subject.adapter.multiple
     if not case.changed or min(case.changed) < 1:
         return None
+    if case.content == "each":
+        return _each(scene, case)
     whole, first = reading(subject, case), min(case.changed)
     places = ", ".join(str(place) for place in case.changed)
     if case.content == "appended":
@@ -60,3 +67,18 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     inputs = torch.where(where.reshape(shape), other, whole.inputs)
     sentence = f"results before place {first} change with the input at {places}"
     return Contrast((replace(whole, labels=labels),), (replace(whole, inputs=inputs, labels=labels),), sentence)
+
+
+def _each(scene: Scene, case: Case) -> Contrast:
+    """One text in many rows, each with another input at a place of its own; results before that place are compared."""
+    rows, where = len(case.changed), torch.tensor(case.changed)
+    whole = reading(scene.subject, replace(case, items=rows))
+    text = whole.inputs[:1].expand_as(whole.inputs)
+    here = torch.arange(case.length) == where[:, None]
+    labels = whole.labels.masked_fill(torch.arange(case.length) >= where[:, None], NOBODY)
+    other = other_texts(scene.subject.adapter, text, case.seed)
+    changed = torch.where(here.reshape(*here.shape, *[1] * (text.ndim - 2)), other, text)
+    places = ", ".join(map(str, case.changed))
+    told = f"results before place {places} change with the input there"
+    one = replace(whole, inputs=text.contiguous(), labels=labels)
+    return Contrast((one,), (replace(one, inputs=changed),), told, gradients=False)

@@ -14,7 +14,7 @@ from headway.audit.laws.stage import first_broken, rounding, seeded, sharing, st
 from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
-from headway.audit.search.draw import bounded, nobody, other_texts, reading, some_length
+from headway.audit.search.draw import bounded, nobody, reading, some_length
 from headway.audit.search.find import Pose, Scene, search
 from headway.audit.search.localise import culprit, layers
 from headway.audit.search.noise import Noise
@@ -74,11 +74,11 @@ def twice(scene: Scene, case: Case) -> Contrast:
 
 
 def in_between(scene: Scene, case: Case) -> Contrast:
-    """Another text is read before the second time."""
+    """Another text, and a longer one, is read before the second time."""
     text = reading(scene.subject, case)
-    other = replace(
-        text, inputs=other_texts(scene.subject.adapter, text.inputs, case.seed), labels=nobody(*text.labels.shape)
-    )
+    longer = bounded(scene.subject, 2 * case.length + 3)
+    other = reading(scene.subject, replace(case, seed=case.seed + 1, length=longer, source=longer + 1))
+    other = replace(other, labels=nobody(*other.labels.shape))
     return Contrast((text,), (other, text), "a result changes once another text was read", gradients=False)
 
 

@@ -84,8 +84,11 @@ def _companions(scene: Scene, kind: str, before: Finding) -> Finding:
 
 
 def _numbers(scene: Scene, kind: str) -> Finding:
-    """Results and gradients, those of the parameters too; a text of two places shows it, if any does."""
-    subject = scene.subject
+    """Results and gradients, those of the parameters too; a text of two places shows it, if any does.
+
+    In the model's own numbers: whether something is finite is a matter of these.
+    """
+    subject = scene.original
     many = sum(one.numel() for one in subject.module.parameters())
     weights = many < SMALL or scene.effort.longest > QUICK.longest
     lengths = sorted({bounded(subject, size) for size in ((2, 5) if many < LARGE else (2,))})

@@ -15,7 +15,7 @@ from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import other_texts, reading, some_length, takes_source
+from headway.audit.search.draw import a_length, other_texts, reading, takes_source
 from headway.audit.search.find import Scene, search
 from headway.audit.subject.reading import NOBODY, Overwrite, Reading
 
@@ -24,7 +24,8 @@ def masks(scene: Scene) -> Finding:
     """Hidden places in the text, hidden places in the source, and who reads both ways."""
     found = []
     if scene.subject.can("keep") is None:
-        found.append(search(scene, "masks", draw, deleted if scene.subject.can("positions") is None else unheard))
+        whole = scene.subject.can("positions") is None and not scene.subject.adapter.counts_columns
+        found.append(search(scene, "masks", draw, deleted if whole else unheard))
     if takes_source(scene.subject):
         masked = scene.subject.adapter.call is not None or scene.subject.adapter.source_mask is not None
         found += [search(scene, "masks", draw, unheard_source)] if masked else []
@@ -48,7 +49,7 @@ def _largest(tried: list[Finding], worst: Finding) -> float | None:
 
 def draw(scene: Scene, random: Dice) -> Case:
     """Some places, anywhere but not everywhere."""
-    length = some_length(scene.subject, random, least=3, most=scene.effort.longest)
+    length = a_length(scene, random, least=3)
     many = random.randint(1, max(1, (length - 1) // 2))
     places = tuple(sorted(random.sample(range(length), many))) if length > 1 else ()
     reach = scene.subject.can("vectors") is None

@@ -39,6 +39,10 @@ class Norm:
         return 1 if plain or self.x.shape[-1] != len(scale_of(self)) else self.x.ndim - 1
 
     @property
+    def says_eps(self) -> bool:
+        return any(hasattr(part, one) for part in self.module.modules() for one in EPSILONS)
+
+    @property
     def eps(self) -> float:
         # Some wrap a norm of torch's, which then knows it.
         held = ((part, one) for part in self.module.modules() for one in EPSILONS if hasattr(part, one))
@@ -47,13 +51,14 @@ class Norm:
 
     @property
     def told(self) -> bool:
-        """Whether all its parameters are a scale and a shift by a name that is known."""
-        return all(name in (*SCALES, *SHIFTS) for name, _ in self.module.named_parameters())
+        """Whether all its parameters are a scale and a shift of the width, by a name that is known."""
+        named = list(self.module.named_parameters())
+        return all(name in (*SCALES, *SHIFTS) and one.ndim > 0 for name, one in named)
 
 
 def scale_of(norm: Norm) -> Tensor:
     """γ, or ones of the width."""
-    if (weight := _held(norm.module, SCALES)) is not None:
+    if (weight := _held(norm.module, SCALES)) is not None and weight.ndim > 0:
         return weight.detach()
     count = getattr(norm.module, "num_features", norm.x.shape[-1])
     return norm.x.new_ones(count)
@@ -96,6 +101,8 @@ def norms_of(subject: Subject, text: Reading) -> list[Norm]:
 
 def kind_of(module: nn.Module) -> str:
     """By the names of its class and of those it is made from; "" is no normalisation."""
+    if type(module).__module__.startswith("torch.nn.utils"):  # of weights, not of what passes by
+        return ""
     names = [one.__name__ for one in type(module).__mro__]
     if any("BatchNorm" in one for one in names):
         return BATCH
@@ -127,5 +134,5 @@ def _alone(name: str, module: nn.Module, kind: str, x: Tensor, args: tuple[Any, 
             one.copy_(sign * (0.5 + torch.rand_like(one)))
         drawn = torch.randn_like(x)
     weight = _held(twin, SCALES)
-    wide = weight is not None and weight.shape[-1] != x.shape[-1]
+    wide = weight is not None and weight.ndim > 0 and weight.shape[-1] != x.shape[-1]
     return Norm(name, twin, ITEM if wide and kind not in (BATCH, ITEM) else kind, drawn, args, kwargs)

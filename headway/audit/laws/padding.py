@@ -8,7 +8,7 @@ from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import bounded, nobody, reading, some_length, takes_source, texts
+from headway.audit.search.draw import a_length, bounded, nobody, reading, takes_source, texts
 from headway.audit.search.find import Scene, search
 from headway.audit.subject.reading import Overwrite, Reading
 from headway.audit.subject.subject import Subject
@@ -31,12 +31,12 @@ def quarantine(scene: Scene) -> Finding:
 def draw(scene: Scene, random: Dice) -> Case:
     """Left, right and both sides in turn; a source is padded where there is one."""
     a, most = scene.subject.adapter, max(1, scene.effort.longest // 3)
-    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    length = a_length(scene, random, least=2)
     room = most if a.longest is None else max(0, min(most, a.longest - length))
     sides = random.turn([(1, 0), (0, 1), (1, 1)])
     left, right = (side * random.randint(1, max(1, room // sum(sides))) for side in sides)
     kinds = ["tokens", "large"] if scene.subject.can("vectors") is None else ["tokens"]
-    items = random.randint(1, min(3, scene.effort.items))
+    items = min(random.turn([2, 1, 3]), scene.effort.items)
     return Case(
         random.randrange(1 << 30), length, items, left if room else 0, right if room else 0,
         source=bounded(scene.subject, length + 3), content=random.turn(kinds),

@@ -12,7 +12,7 @@ from headway.audit.report import BROKEN, HOLDS, REFUTED, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import reading, some_length
+from headway.audit.search.draw import a_length, reading
 from headway.audit.search.find import Scene, search
 from headway.audit.subject.reading import Reading
 
@@ -35,7 +35,7 @@ def _combined(found: list[Finding]) -> Finding:
 
 def draw(scene: Scene, random: Dice) -> Case:
     """Two places that change seats, or more."""
-    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    length = a_length(scene, random, least=2)
     places = tuple(sorted(random.sample(range(length), min(length, random.randint(2, 4)))))
     return Case(random.randrange(1 << 30), length, random.randint(1, 2), changed=places, source=length + 2)
 

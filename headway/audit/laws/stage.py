@@ -25,7 +25,7 @@ TAKES = ("keep", "positions", "segments", "source")
 
 def staged(scene: Scene, subject: Subject, noise: Noise) -> Scene:
     """The same scene with somebody else on it, who answers for itself, and with less excused."""
-    return scene.with_other(as_known(subject, scene.subject), noise)
+    return scene.with_other(as_known(subject, scene.subject), noise, chance=False)
 
 
 def rounding(scene: Scene, dtype: torch.dtype | None = None) -> Noise:

@@ -63,6 +63,8 @@ def chosen_laws(names: Iterable[str] | str | None) -> list[Law]:
     if names is None:
         return list(LAWS.values())
     asked = [one.strip() for one in (names.split(",") if isinstance(names, str) else names)]
+    if not any(asked):
+        raise ValueError(f"no law was named; there are {', '.join(LAWS)}")
     for name in asked:
         if name not in LAWS:
             raise ValueError(f"there is no law {name!r}{nearest(name, LAWS)}; there are {', '.join(LAWS)}")

@@ -99,7 +99,10 @@ def _gradients_between(one: Subject, other: Subject, reading: Reading) -> float:
 
 def _jittered(subject: Subject, reading: Reading, epsilon: float) -> float:
     """What changes of one unit in the last place of every weight do: rounding, by another name."""
-    shaken = subject.copied()
+    try:
+        shaken = subject.copied()
+    except ValueError:  # what cannot be copied is taken for a chain of some ten roundings
+        return 10 * epsilon
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for one in shaken.module.parameters():

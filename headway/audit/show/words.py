@@ -57,7 +57,7 @@ def measured(finding: Finding) -> str:
         return ""
     if not isfinite(finding.deviation):
         return f"The deviation is {figure(finding.deviation)}: one of two results that should be equal is no number."
-    told = f"The largest deviation is {figure(finding.deviation)} of the largest number of the result"
+    told = f"The largest deviation is {figure(finding.deviation)} of the largest number compared"
     if finding.tolerance is None:
         return f"{told}."
     return f"{told}; rounding, as measured on this very model, explains up to {figure(finding.tolerance)}."

@@ -41,6 +41,7 @@ class Adapter:
     causal: bool | None = None  # None: nobody says
     equivariant: bool | None = None  # results move with the inputs, whatever their order
     shifts: bool | None = None  # only differences of positions matter
+    counts_columns: bool = False  # a window or a bias counts columns, hidden ones too: hidden is then not deleted
     encodes_both_ways: bool = True  # an encoder's vectors depend on later inputs of the source
 
     argument: str | None = None

@@ -42,6 +42,7 @@ def _common(model: nn.Module, config: Any) -> dict[str, Any]:
         "vocabulary": size(_words(config), "vocab_size"),
         "longest": size(_words(config), *PLACES),
         "shifts": _relative(config),
+        "counts_columns": bool(getattr(_words(config), "sliding_window", None)),
         "rebuild": rebuilt(model, config),
     }
 

@@ -29,7 +29,7 @@ SOURCES = ("src", "source", "encoder_input_ids", "encoder_inputs", "context")
 TARGETS = ("tgt", "target", "trg", "decoder_input_ids", "decoder_inputs", "y")
 
 ONE_WAY = re.compile(r"causal|gpt|decoder|languagemodel|lmhead|autoregress|llama|mistral|nextto", re.IGNORECASE)
-BOTH_WAYS = re.compile(r"bert|maskedlm|mlm|encoder|classif|embed|bidirection", re.IGNORECASE)
+BOTH_WAYS = re.compile(r"bert|maskedlm|mlm|encoder|classif|embed|bidirection|XLNet", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

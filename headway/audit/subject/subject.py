@@ -23,7 +23,7 @@ WITHOUT = {
     "cache": "nothing says how it reads with a cache",
     "source": "it has no encoder",
     "vectors": "nobody sees where its tokens become vectors",
-    "places": "it has one result an item, not one a position",
+    "places": "it does not have one result for each of its inputs",
     "rebuild": "nothing says how it is built anew",
     "text": "it reads images, which have no order",
 }
@@ -115,9 +115,9 @@ class Subject:
 
         one, other = (probe(self, steps) for steps in (2, 3))
         first, second = (self.run([reading])[0] for reading in (one, other))
-        fixed = one.inputs.shape[1] == other.inputs.shape[1]  # a model of one length: then that length has to do
-        follows = first.shape[1] == one.inputs.shape[1] if fixed else first.shape[1:2] != second.shape[1:2]
-        return first.ndim > 2 and follows
+        follow = all(out.shape[:2] == reading.inputs.shape[:2] for out, reading in ((first, one), (second, other)))
+        fixed = one.inputs.shape[1] == other.inputs.shape[1]  # a model of one length: a third axis has to tell then
+        return follow and (first.ndim > 2 or not fixed)
 
     def _sees_vectors(self) -> bool:
         from headway.audit.search.draw import probe

@@ -1,7 +1,7 @@
 """What a word on the command line is audited as: a preset, a directory, a run, or what a function makes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from headway.audit.subject.adapter import Adapter
+from headway.audit.subject.guess import guessed
 from headway.audit.subject.own import own
 from headway.audit.subject.trial import said
 from headway.config import Frozen
@@ -32,8 +33,10 @@ class Opened(NamedTuple):
     words: Words | None
 
 
-def opened(text: str, *, seed: int = 0, dtype: torch.dtype | str | None = None) -> Opened:
-    """The model that is meant; a mistake is a ValueError in one sentence.
+def opened(
+    text: str, *, seed: int = 0, dtype: torch.dtype | str | None = None, told: Mapping[str, Any] | None = None
+) -> Opened:
+    """The model that is meant; a mistake is a ValueError in one sentence. `told` helps where a call must be guessed.
 
     >>> opened("bare-block").adapter.notes
     ('Its weights are random: a preset has none of its own.',)
@@ -44,7 +47,7 @@ def opened(text: str, *, seed: int = 0, dtype: torch.dtype | str | None = None) 
         return _configured(target.config, target.name, seed, dtype)
     if isinstance(target, Directory):
         return _loaded(target, text, dtype)
-    return _made(target, seed, dtype)
+    return _made(target, seed, dtype, told or {})
 
 
 def _exported(path: Path) -> Path | None:
@@ -80,18 +83,34 @@ def words_of(tokenizer: Tokenizer) -> Words:
     return word
 
 
-def _made(target: Function, seed: int, dtype: torch.dtype | str | None) -> Opened:
+def _made(target: Function, seed: int, dtype: torch.dtype | str | None, told: Mapping[str, Any]) -> Opened:
     """What the function makes, for real; torch's draws begin at the seed, so that it makes the same again."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         made = _called(target)
     if isinstance(made, Frozen):
         return _configured(made, target.name, seed, dtype)
-    module, adapter = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    module, adapter = _parted(made)
     if not isinstance(module, nn.Module) or not isinstance(adapter, Adapter | None):
         raise ValueError(f"{target.name} gives a {type(made).__name__}: {GIVES}")
     kind = _kind(dtype)
-    return Opened(module if kind is None else module.to(kind), adapter, target.name, adapter and adapter.words)
+    module = module if kind is None else module.to(kind)
+    adapter = guessed(module, None, told) if adapter is None else adapter
+    if adapter.rebuild is None:
+        adapter = replace(adapter, rebuild=lambda: _again(target, seed + 1, module))
+    return Opened(module, adapter, target.name, adapter.words)
+
+
+def _parted(made: Any) -> tuple[Any, Any]:
+    return made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+
+
+def _again(target: Function, seed: int, like: nn.Module) -> nn.Module:
+    """The same from another seed: whatever saving does not keep comes out differently."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module, _ = _parted(_called(target))
+    return module.to(next((one.dtype for one in like.parameters()), torch.float32)).eval()
 
 
 def _called(target: Function) -> Any:
@@ -99,7 +118,7 @@ def _called(target: Function) -> Any:
         return target.call()
     except ValueError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{target.name}, called without arguments, failed: {said(error)}") from error
 
 

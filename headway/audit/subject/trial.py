@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.output import chosen
 from headway.audit.subject.subject import Subject
 
 NEEDS = {
@@ -60,6 +59,7 @@ def checked(model: nn.Module, adapter: Adapter) -> Adapter:
     if getattr(adapter, field) is None:
         raise ValueError(f"nothing says {what}: give {field}= (--{field}), as a field of its Adapter")
     _check_names(model, adapter)
+    adapter = with_lengths(model, adapter)
     try:
         with quietly(model):
             run_of(model, adapter)
@@ -85,10 +85,31 @@ def _check_names(model: nn.Module, adapter: Adapter) -> None:
             raise ValueError(f"{field}={name!r}: forward of {type(model).__name__} has no {name!r}; it has {known}")
 
 
-WAY_OUT = "say how it is called with an Adapter: its fields name the keywords of forward, its `call` is the whole call"
+def with_lengths(model: nn.Module, adapter: Adapter) -> Adapter:
+    """The same, with the shortest text that it takes, or the steps its lengths go in, where it does not take any."""
+    usual = adapter.inputs == "images" or adapter.shortest > 1 or adapter.multiple > 1 or adapter.longest == 1
+    if usual or (works(model, adapter, length=1) and works(model, adapter, length=5)):
+        return adapter
+    taken = [length for length in range(1, 17) if works(model, adapter, length=length)]
+    if not taken:
+        return adapter
+    if taken == list(range(taken[0], 17)):
+        told = f"It reads no text shorter than {taken[0]} (shortest)."
+        return replace(adapter, shortest=taken[0], notes=(*adapter.notes, told))
+    step = taken[0]
+    if step > 1 and taken == list(range(step, 17, step)):
+        told = f"It reads texts of {step}, {2 * step} … (multiple)."
+        return replace(adapter, shortest=step, multiple=step, notes=(*adapter.notes, told))
+    return adapter
 
 
-def said(error: Exception) -> str:
+WAY_OUT = (
+    "say how it is called with an Adapter: its fields name the keywords of forward (shortest=, longest= and multiple= "
+    "the lengths), its `call` is the whole call"
+)
+
+
+def said(error: BaseException) -> str:
     """An error in one line."""
     first = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}"[:300].rstrip(".: ")
@@ -104,10 +125,10 @@ def _sizes(image: tuple[int, ...] | None) -> str:
     return ", ".join(map(str, image or ()))
 
 
-def result(model: nn.Module, *args: Any, **keywords: Any) -> Tensor:
+def result(model: nn.Module, *args: Any, **keywords: Any) -> Any:
     """What comes out of a call with these very arguments."""
     with quietly(model):
-        return chosen(model(*args, **keywords), None)
+        return model(*args, **keywords)
 
 
 def keeps_apart(model: nn.Module, adapter: Adapter) -> bool:

@@ -59,7 +59,10 @@ def test_a_run_without_a_model(tmp_path: Path) -> None:
 
 def test_functions(here: Path) -> None:
     module, both, config = (opened(f"builders_for_audit:{name}") for name in ("module", "both", "config"))
-    assert isinstance(module.module, nn.Linear) and module.adapter is None
+    assert isinstance(module.module, nn.Linear) and module.adapter is not None
+    # Made anew from another seed, so that what saving loses shows.
+    assert module.adapter.rebuild is not None
+    assert not torch.equal(module.adapter.rebuild().weight, module.module.weight)  # type: ignore[arg-type]
     assert isinstance(both.adapter, Adapter) and both.adapter.width == 3
     assert config.adapter is not None and config.adapter.vocabulary == 11
     again = opened("builders_for_audit:module")
