@@ -87,7 +87,7 @@ def audit(
         positions, masks, segments, determinism, dtype, export, norm, finite,
         empty.
     quick
-        Fewer and shorter trials: some 20 s for 100 million parameters.
+        Fewer and shorter trials: some 30 s for 100 million parameters.
     health
         The state of its attention instead: scores, saturation, dead heads.
     data

@@ -34,7 +34,7 @@ def determinism(scene: Scene) -> Finding:
 
 def _asked(scene: Scene) -> Iterator[Finding]:
     """In the model's own numbers: two equal runs are equal to the bit, but for a machine that adds in any order."""
-    trials, epsilon = max(1, scene.effort.trials // 6), torch.finfo(torch.float32).eps
+    trials, epsilon = max(1, scene.effort.trials // 8), torch.finfo(torch.float32).eps
     coarse = torch.finfo(scene.original.dtype).eps > epsilon  # a difference could pass for rounding
     model = scene.subject if coarse else scene.original
     exact = Noise(epsilon, epsilon, 0.0, epsilon)

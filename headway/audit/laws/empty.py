@@ -78,7 +78,7 @@ def _refused(scene: Scene, kind: str) -> Finding | None:
 
 
 def _companions(scene: Scene, kind: str, before: Finding) -> Finding:
-    trials = max(1, scene.effort.trials // 3)
+    trials = max(1, scene.effort.trials // 4)
     found = search(scene, "empty", draw, beside(kind), trials=trials)
     return replace(found, trials=found.trials + before.trials)
 

@@ -59,7 +59,7 @@ def _failed(way: str, error: Exception) -> Finding:
 def _compared(scene: Scene, way: str, other: Subject) -> Finding:
     """The same results; and where they are, the same tensors shared by the same names."""
     model = as_known(scene.original, scene.subject)
-    trials = max(1, scene.effort.trials // 3)
+    trials = max(1, scene.effort.trials // 4)
     if torch.finfo(model.dtype).eps > COARSE:  # where rounding could hide a difference, float64 shows it
         model, other = scene.subject, replace(other, module=other.module.to(scene.subject.dtype))
         other = as_known(other, scene.subject)

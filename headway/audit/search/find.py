@@ -19,10 +19,12 @@ from headway.audit.subject.subject import Subject
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to look: trials of each law, in how many of them at gradients too, lengths and items up to, tries to
-    shrink a counter-example. The last of a law's trials, and every sixth, is of a text of the `far` length."""
+    """How hard to look: trials of each law, how many of them in the model's own numbers (the last ones, `at_home`), in
+    how many at gradients too, lengths and items up to, tries to shrink a counter-example. Every sixth trial of a law,
+    or the last, is of a text of the `far` length."""
 
     trials: int
+    at_home: int
     gradients: int
     longest: int
     far: int
@@ -33,9 +35,8 @@ class Effort:
         """Less of a model that is slow to run; told by its size, so that a report does not depend on the machine."""
         if parameters < LARGE:
             return self
-        trials = max(3, self.trials // 2)
         lengths = max(8, self.longest // 2), self.far // 4
-        return Effort(trials, max(1, self.gradients // 8), *lengths, 2, self.shrinking // 2)
+        return Effort(max(3, self.trials // 4), 2, max(1, self.gradients // 8), *lengths, 2, self.shrinking // 2)
 
     def reaches_far(self, trial: int) -> bool:
         """Whether this trial is one of a long text."""
@@ -46,8 +47,8 @@ LARGE = 20_000_000
 ATTEMPTS = 4  # draws for each trial: not every draw poses a law
 UNCLEAR = 0.01  # of the largest number: what rounding and chance may explain without hiding a fault
 NOISY = "two equal runs differ by {:.1g} of the largest number (see determinism)"
-QUICK = Effort(trials=6, gradients=5, longest=12, far=140, items=4, shrinking=90)
-FULL = Effort(trials=40, gradients=20, longest=80, far=300, items=6, shrinking=400)
+QUICK = Effort(trials=8, at_home=2, gradients=5, longest=12, far=140, items=4, shrinking=90)
+FULL = Effort(trials=42, at_home=2, gradients=20, longest=80, far=300, items=6, shrinking=400)
 
 
 class Scene:
@@ -62,7 +63,7 @@ class Scene:
         runs that differ by themselves are not excused."""
         found = Scene(subject, self.effort, self.seed)
         found.effort, found._precise, found.noise = self.effort, (subject, self.imprecise), noise
-        found.chance = chance
+        found.chance, found.unclear = chance, ""
         return found
 
     @cached_property
@@ -116,39 +117,50 @@ class Broken:
 
 
 def search(
-    scene: Scene, law: str, draw: Draw, pose: Pose, *, claimed: bool = True, trials: int | None = None
+    scene: Scene, law: str, draw: Draw, pose: Pose, *, claimed: bool = True, trials: int | None = None, start: int = 0
 ) -> Finding:
-    """Try a law. One that is not claimed is looked for a counter-example all the same, and is never broken."""
+    """Try a law. One that is not claimed is looked for a counter-example all the same, and is never broken.
+
+    `start` is the number of the first trial: which turns have been taken already.
+    """
     if unclear := scene.unclear:
         return Finding(law, NOT_APPLICABLE, why=f"{unclear}, so that nothing can be told")
     worst, tried, failed = 0.0, 0, ""
-    wanted = trials or scene.effort.trials
-    for trial in range(ATTEMPTS * wanted):
+    alone = scene.subject is scene.original
+    wanted = trials or max(1, scene.effort.trials - (0 if alone else scene.effort.at_home))
+    for trial in range(start, start + ATTEMPTS * wanted):
         case = draw(scene, scene.random(law, trial))
         try:
             contrast = pose(scene, case)
             if contrast is None:
                 continue
-            broken, deviation = _confirmed(scene, case, contrast, gradients=tried < scene.effort.gradients)
+            look = _confirmed if claimed else _tried
+            broken, deviation = look(scene, case, contrast, gradients=claimed and tried < scene.effort.gradients)
         except Exception as error:  # whatever a foreign model says to a text that it does not expect
             failed = failed or _failure(case, error)
             continue
         tried, worst = tried + 1, max(worst, deviation)
         if broken is not None:
-            tries = scene.effort.shrinking if claimed else scene.effort.shrinking // 10
-            return _told(scene, law, _shrunk(scene, broken, pose, tries), tried, BROKEN if claimed else REFUTED)
+            return _refuted(scene, law, broken, pose, tried, claimed=claimed)
         if tried == wanted:
             break
     if not tried:
         return Finding(law, NOT_APPLICABLE, why=failed or "no trial could pose it")
     found = Finding(law, HOLDS if claimed else REFUTED, tried, worst, scene.noise.tolerance, why=failed)
-    return found if scene.subject is scene.original or not claimed else _at_home(scene, found, draw, pose)
+    return found if alone or not claimed else _at_home(scene, found, draw, pose)
+
+
+def _refuted(scene: Scene, law: str, broken: Broken, pose: Pose, tried: int, *, claimed: bool) -> Finding:
+    """What nobody claims is shrunk a little only."""
+    tries = scene.effort.shrinking // (1 if claimed else 10)
+    return _told(scene, law, _shrunk(scene, broken, pose, tries), tried, BROKEN if claimed else REFUTED)
 
 
 def _at_home(scene: Scene, found: Finding, draw: Draw, pose: Pose) -> Finding:
-    """What holds in float64 is tried once or twice in the model's own numbers, whose lowest number is another."""
+    """What holds in float64 is tried in the model's own numbers, whose lowest number is another."""
     own = scene.with_other(scene.original, scene.noise.at_home())
-    once = search(own, found.law, draw, pose, trials=1 if scene.effort.gradients < 2 else 2)
+    own.effort = replace(scene.effort, gradients=0)
+    once = search(own, found.law, draw, pose, trials=min(scene.effort.at_home, found.trials + 1), start=found.trials)
     if once.status != BROKEN or once.example is None:
         return replace(found, trials=found.trials + once.trials)
     kind = str(scene.original.dtype).removeprefix("torch.")
@@ -202,12 +214,13 @@ def _confirmed(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool)
 
 
 def _shrunk(scene: Scene, broken: Broken, pose: Pose, tries: int) -> Broken:
+    """The smallest that still breaks; the one it came from where that cannot be confirmed."""
     best = [broken]
 
     def breaks(case: Case) -> bool:
         try:
             contrast = pose(scene, case)
-            found = None if contrast is None else _confirmed(scene, case, contrast, gradients=not broken.in_values)[0]
+            found = None if contrast is None else _tried(scene, case, contrast, gradients=not broken.in_values)[0]
         except Exception:  # too small a text for the model
             return False
         if found is None or found.in_values != broken.in_values:
@@ -217,7 +230,9 @@ def _shrunk(scene: Scene, broken: Broken, pose: Pose, tries: int) -> Broken:
 
     a = scene.subject.adapter
     shrunk(broken.case, breaks, tries=tries, shortest=a.shortest, multiple=a.multiple)
-    return best[-1]
+    last = best[-1]
+    sure = last is broken or _confirmed(scene, last.case, last.contrast, gradients=not last.in_values)[0] is not None
+    return last if sure else broken
 
 
 def _told(scene: Scene, law: str, broken: Broken, tried: int, status: str) -> Finding:
