@@ -109,6 +109,14 @@ def test_lengths_that_a_model_refuses_are_not_asked_for() -> None:
         assert [one.status for one in report] == ["holds", "holds"]
 
 
+def test_layers_of_torch_are_read_in_their_own_order() -> None:
+    for order in (False, True):
+        report = examine(nn.LSTM(6, 5, batch_first=order), laws="causal,batch,cache")
+        assert [one.status for one in report] == ["holds"] * 3
+    both = examine(nn.GRU(6, 5, bidirectional=True), laws="causal,masks")
+    assert [one.status for one in both] == ["not claimed", "holds"]
+
+
 class Counting(Tokenwise):
     calls: Tensor
 

@@ -46,4 +46,5 @@ def _guessed(output: Any) -> Any:
         if isinstance(found, Tensor):
             return found
     parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
-    return next((one for one in parts if isinstance(one, Tensor) and one.is_floating_point()), output)
+    found = [one for one in parts if isinstance(one, Tensor) and one.is_floating_point()]
+    return next((one for one in found if one.ndim > 1), found[0] if found else output)  # a loss has no axis

@@ -1,11 +1,11 @@
-"""torch's own layers: nn.TransformerEncoder, nn.TransformerDecoder and their layers, nn.MultiheadAttention."""
+"""torch's own layers: nn.TransformerEncoder, nn.TransformerDecoder and their layers, nn.MultiheadAttention, nn.LSTM."""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headway.audit.subject.adapter import Adapter
+from headway.audit.subject.adapter import Adapter, Step
 from headway.audit.subject.reading import Reading
 
 MEMORY = 3  # vectors that stand for what an encoder gave
@@ -17,6 +17,8 @@ NOTE = "What it reads besides is one fixed source of 3 vectors; its triangle of 
 
 def torch_layer(model: nn.Module) -> Adapter | None:
     """The adapter of one of torch's layers; None of anything else."""
+    if isinstance(model, nn.RNNBase):
+        return _recurrent(model)
     attention = next((one for one in model.modules() if isinstance(one, nn.MultiheadAttention)), None)
     if attention is None:
         return None
@@ -36,9 +38,31 @@ def torch_layer(model: nn.Module) -> Adapter | None:
     )
 
 
+def _recurrent(model: nn.RNNBase) -> Adapter:
+    """nn.RNN, nn.LSTM, nn.GRU: their state is their cache; from both ends they have none."""
+
+    def session(module: nn.Module, _: Reading) -> Step:
+        state: list[Any] = [None]
+
+        def step(piece: Reading) -> Tensor:
+            out, state[0] = module(_turned(module, piece.inputs), state[0])
+            return _turned(module, out)
+
+        return step
+
+    def call(module: nn.Module, reading: Reading) -> Tensor:
+        return _turned(module, module(_turned(module, reading.inputs))[0])
+
+    one_way = not model.bidirectional
+    return Adapter(
+        inputs="vectors", width=model.input_size, causal=one_way, call=call, session=session if one_way else None
+    )
+
+
 def batch_first(model: nn.Module) -> bool:
     """Which way round: B L D, or torch's L B D."""
-    return all(one.batch_first for one in model.modules() if isinstance(one, nn.MultiheadAttention))
+    kinds = nn.MultiheadAttention | nn.RNNBase
+    return all(one.batch_first for one in model.modules() if isinstance(one, kinds))
 
 
 def _turned(model: nn.Module, x: Tensor) -> Tensor:
