@@ -9,7 +9,7 @@ from torch import nn
 
 from headway.audit.laws import Law, chosen_laws
 from headway.audit.report import NOT_APPLICABLE, Finding, Report
-from headway.audit.search.find import FULL, QUICK, Scene
+from headway.audit.search.scene import FULL, QUICK, Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 from headway.audit.subject.subject import Subject

@@ -8,8 +8,9 @@ from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import a_length, reading
-from headway.audit.search.find import Scene, search
+from headway.audit.search.draw import reading
+from headway.audit.search.find import search
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import NOBODY, Reading
 
 
@@ -19,7 +20,7 @@ def batch(scene: Scene) -> Finding:
 
 
 def draw(scene: Scene, random: Dice) -> Case:
-    length = a_length(scene, random, least=1)
+    length = scene.a_length(random, least=1)
     content = random.turn(["alone", "strangers", "order"])
     return Case(
         random.randrange(1 << 30),

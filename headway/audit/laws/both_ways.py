@@ -9,8 +9,8 @@ from headway.audit.search.contrast import Contrast, values_apart
 from headway.audit.search.dice import Dice
 from headway.audit.search.draw import other_texts, reading, some_length
 from headway.audit.search.example import strips
-from headway.audit.search.find import Scene
 from headway.audit.search.record import SOURCE, recorded
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import NOBODY
 
 ATTENTION = ("attn", "attention")

@@ -7,8 +7,9 @@ from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import a_length, reading
-from headway.audit.search.find import Scene, search
+from headway.audit.search.draw import reading
+from headway.audit.search.find import search
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import Reading
 
 
@@ -18,7 +19,7 @@ def cache(scene: Scene) -> Finding:
 
 
 def draw(scene: Scene, random: Dice) -> Case:
-    length = a_length(scene, random, least=2)
+    length = scene.a_length(random, least=2)
     left = random.randint(1, 3) if scene.subject.can("keep") is None and random.turn([False, True]) else 0
     longest = scene.subject.adapter.longest
     left = 0 if longest is not None and length + left > longest else left

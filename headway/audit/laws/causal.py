@@ -8,8 +8,9 @@ from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import a_length, other_texts, reading
-from headway.audit.search.find import Scene, search
+from headway.audit.search.draw import other_texts, reading
+from headway.audit.search.find import search
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import NOBODY
 
 UNSAID = "it does not say that it reads from left to right; say causal=True (--causal) to have it tried"
@@ -25,7 +26,7 @@ def causal(scene: Scene) -> Finding:
 
 def draw(scene: Scene, random: Dice) -> Case:
     """Some later inputs; every third time the text simply goes on; in a long text each row changes at its own place."""
-    length = a_length(scene, random, least=2)
+    length = scene.a_length(random, least=2)
     if scene.effort.reaches_far(random.trial):
         powers = [2**k for k in range(1, 9) if 2**k < length]  # where blocks and windows end
         some = random.sample(range(1, length), min(length - 1, scene.effort.items)) if length > 1 else []

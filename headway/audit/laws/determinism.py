@@ -15,9 +15,10 @@ from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.draw import bounded, nobody, reading, some_length
-from headway.audit.search.find import Pose, Scene, search
+from headway.audit.search.find import Pose, search
 from headway.audit.search.localise import culprit, layers
 from headway.audit.search.noise import Noise
+from headway.audit.search.scene import Scene
 from headway.audit.subject.subject import Subject
 
 LOOKS = 6

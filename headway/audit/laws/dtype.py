@@ -31,9 +31,9 @@ from headway.audit.laws.stage import as_known
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.draw import bounded, reading
-from headway.audit.search.find import LARGE, NOISY, QUICK, UNCLEAR, Scene
 from headway.audit.search.noise import MARGIN
 from headway.audit.search.record import Key
+from headway.audit.search.scene import LARGE, NOISY, QUICK, UNCLEAR, Scene
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
 

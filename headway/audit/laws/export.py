@@ -15,7 +15,8 @@ from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.draw import reading, some_length
-from headway.audit.search.find import LARGE, QUICK, Pose, Scene, search
+from headway.audit.search.find import Pose, search
+from headway.audit.search.scene import LARGE, QUICK, Scene
 from headway.audit.subject.subject import Subject
 
 COARSE = 1e-6

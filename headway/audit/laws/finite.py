@@ -22,7 +22,7 @@ from headway.audit.search.compare import Apart
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.draw import bounded, reading
 from headway.audit.search.example import strips
-from headway.audit.search.find import LARGE, QUICK, Scene
+from headway.audit.search.scene import LARGE, QUICK, Scene
 from headway.audit.subject.reading import Overwrite, Reading
 from headway.audit.subject.subject import Subject
 

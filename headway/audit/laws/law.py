@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.audit.report import NOT_APPLICABLE, Finding
-from headway.audit.search.find import Scene
+from headway.audit.search.scene import Scene
 
 
 @dataclass(frozen=True)

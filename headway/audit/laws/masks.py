@@ -15,8 +15,9 @@ from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import a_length, other_texts, reading, takes_source
-from headway.audit.search.find import Scene, search
+from headway.audit.search.draw import other_texts, reading, takes_source
+from headway.audit.search.find import search
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import NOBODY, Overwrite, Reading
 
 
@@ -49,7 +50,7 @@ def _largest(tried: list[Finding], worst: Finding) -> float | None:
 
 def draw(scene: Scene, random: Dice) -> Case:
     """Some places, anywhere but not everywhere."""
-    length = a_length(scene, random, least=3)
+    length = scene.a_length(random, least=3)
     many = random.randint(1, max(1, (length - 1) // 2))
     places = tuple(sorted(random.sample(range(length), many))) if length > 1 else ()
     reach = scene.subject.can("vectors") is None

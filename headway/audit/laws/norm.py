@@ -16,8 +16,8 @@ from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.compare import distances, largest
 from headway.audit.search.draw import bounded, reading
-from headway.audit.search.find import Scene
 from headway.audit.search.noise import MARGIN
+from headway.audit.search.scene import Scene
 
 SAYINGS = {
     "own row": "a row's result changes with another row",

@@ -8,8 +8,9 @@ from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import a_length, bounded, nobody, reading, takes_source, texts
-from headway.audit.search.find import Scene, search
+from headway.audit.search.draw import bounded, nobody, reading, takes_source, texts
+from headway.audit.search.find import search
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import Overwrite, Reading
 from headway.audit.subject.subject import Subject
 
@@ -31,7 +32,7 @@ def quarantine(scene: Scene) -> Finding:
 def draw(scene: Scene, random: Dice) -> Case:
     """Left, right and both sides in turn; a source is padded where there is one."""
     a, most = scene.subject.adapter, max(1, scene.effort.longest // 3)
-    length = a_length(scene, random, least=2)
+    length = scene.a_length(random, least=2)
     room = most if a.longest is None else max(0, min(most, a.longest - length))
     sides = random.turn([(1, 0), (0, 1), (1, 1)])
     left, right = (side * random.randint(1, max(1, room // sum(sides))) for side in sides)

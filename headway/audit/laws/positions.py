@@ -12,8 +12,9 @@ from headway.audit.report import BROKEN, HOLDS, REFUTED, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import a_length, reading
-from headway.audit.search.find import Scene, search
+from headway.audit.search.draw import reading
+from headway.audit.search.find import search
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import Reading
 
 
@@ -35,7 +36,7 @@ def _combined(found: list[Finding]) -> Finding:
 
 def draw(scene: Scene, random: Dice) -> Case:
     """Two places that change seats, or more."""
-    length = a_length(scene, random, least=2)
+    length = scene.a_length(random, least=2)
     places = tuple(sorted(random.sample(range(length), min(length, random.randint(2, 4)))))
     return Case(random.randrange(1 << 30), length, random.randint(1, 2), changed=places, source=length + 2)
 

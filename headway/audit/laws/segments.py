@@ -8,8 +8,9 @@ from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import a_length, labels, takes_source, texts
-from headway.audit.search.find import Scene, search
+from headway.audit.search.draw import labels, takes_source, texts
+from headway.audit.search.find import search
+from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import Reading
 
 
@@ -21,7 +22,7 @@ def segments(scene: Scene) -> Finding:
 
 
 def draw(scene: Scene, random: Dice) -> Case:
-    length = a_length(scene, random, least=3)
+    length = scene.a_length(random, least=3)
     parts, left = [], length
     while left:
         parts.append(random.randint(1, max(1, min(left, length - 1))))

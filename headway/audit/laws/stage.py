@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from headway.audit.report import Finding
-from headway.audit.search.find import Scene
 from headway.audit.search.noise import MARGIN, Noise
+from headway.audit.search.scene import Scene
 from headway.audit.subject.call import call
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,11 +95,3 @@ def bounded(subject: Subject, length: int) -> int:
 def some_length(subject: Subject, random: Random, *, least: int, most: int) -> int:
     """A length between two, as the model takes it."""
     return bounded(subject, random.randint(least, most))
-
-
-def a_length(scene: Any, random: Any, *, least: int) -> int:
-    """A length for a trial of a scene: mostly a short one, now and then a long one."""
-    effort = scene.effort
-    if effort.reaches_far(random.trial):
-        return some_length(scene.subject, random, least=max(least, effort.far * 9 // 10), most=max(least, effort.far))
-    return some_length(scene.subject, random, least=least, most=effort.longest)

@@ -2,104 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, Layer
 from headway.audit.search.case import Case
 from headway.audit.search.compare import Apart
 from headway.audit.search.contrast import Contrast, gradients_apart, values_apart
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import other_texts, probe
 from headway.audit.search.example import strips
 from headway.audit.search.localise import culprit, gradient_culprit, layers
-from headway.audit.search.noise import MARGIN, Noise, noise_of, precise, rounding
+from headway.audit.search.noise import MARGIN, rounding
+from headway.audit.search.scene import Scene
 from headway.audit.search.shrink import shrunk
-from headway.audit.subject.subject import Subject
 
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard to look: trials of each law, how many of them in the model's own numbers (the last ones, `at_home`), in
-    how many at gradients too, lengths and items up to, tries to shrink a counter-example. Every sixth trial of a law,
-    or the last, is of a text of the `far` length."""
-
-    trials: int
-    at_home: int
-    gradients: int
-    longest: int
-    far: int
-    items: int
-    shrinking: int
-
-    def for_size(self, parameters: int) -> "Effort":
-        """Less of a model that is slow to run; told by its size, so that a report does not depend on the machine."""
-        if parameters < LARGE:
-            return self
-        lengths = max(8, self.longest // 2), self.far // 4
-        return Effort(max(3, self.trials // 4), 2, max(1, self.gradients // 8), *lengths, 2, self.shrinking // 2)
-
-    def reaches_far(self, trial: int) -> bool:
-        """Whether this trial is one of a long text."""
-        return trial % 6 == min(self.trials, 6) - 1
-
-
-LARGE = 20_000_000
 ATTEMPTS = 4  # draws for each trial: not every draw poses a law
-UNCLEAR = 0.01  # of the largest number: what rounding and chance may explain without hiding a fault
-NOISY = "two equal runs differ by {:.1g} of the largest number (see determinism)"
-QUICK = Effort(trials=8, at_home=2, gradients=5, longest=12, far=140, items=4, shrinking=90)
-FULL = Effort(trials=42, at_home=2, gradients=20, longest=80, far=300, items=6, shrinking=400)
-
-
-class Scene:
-    """What all laws share: the model in its own numbers and in float64, its noise, and how hard to look."""
-
-    def __init__(self, original: Subject, effort: Effort = QUICK, seed: int = 0) -> None:
-        self.original, self.seed, self.chance = original, seed, True
-        self.effort = effort.for_size(sum(one.numel() for one in original.module.parameters()))
-
-    def with_other(self, subject: Subject, noise: Noise, *, chance: bool = True) -> "Scene":
-        """The same stage with another subject, examined in its own numbers, whose noise is known; without `chance`,
-        runs that differ by themselves are not excused."""
-        found = Scene(subject, self.effort, self.seed)
-        found.effort, found._precise, found.noise = self.effort, (subject, self.imprecise), noise
-        found.chance, found.unclear = chance, ""
-        return found
-
-    @cached_property
-    def _precise(self) -> tuple[Subject, str]:
-        return precise(self.original)
-
-    @property
-    def subject(self) -> Subject:
-        """The one that is examined."""
-        return self._precise[0]
-
-    @property
-    def imprecise(self) -> str:
-        """Why it is not in float64; "" where it is."""
-        return self._precise[1]
-
-    @cached_property
-    def noise(self) -> Noise:
-        return noise_of(self.subject, self.original)
-
-    @cached_property
-    def unclear(self) -> str:
-        """Why no law can be told here; "" where they can."""
-        noise = self.noise
-        if MARGIN * noise.repeated > UNCLEAR:
-            return NOISY.format(noise.repeated)
-        if noise.tolerance > UNCLEAR:
-            return f"rounding alone explains {noise.tolerance:.1g} of the largest number"
-        one = probe(self.subject, 3)
-        other = replace(one, inputs=other_texts(self.subject.adapter, one.inputs, 1))
-        still = values_apart(self.subject, Contrast((one,), (other,), "")).largest == 0.0
-        return "its results are the same whatever it reads" if still else ""
-
-    def random(self, law: str, trial: int) -> Dice:
-        return Dice(f"{law} {self.seed} {trial}", trial)
-
 
 Draw = Callable[[Scene, Dice], Case]
 Pose = Callable[[Scene, Case], Contrast | None]

@@ -9,7 +9,7 @@ import transformers
 from torch import nn
 
 from headway.audit.report import Finding
-from headway.audit.search.find import QUICK, Effort, Scene
+from headway.audit.search.scene import QUICK, Effort, Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 from headway.audit.subject.subject import Subject

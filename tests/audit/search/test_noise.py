@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from headway.audit.examination import examine
-from headway.audit.search.find import Scene
+from headway.audit.search.scene import Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.own import own
 from headway.audit.subject.subject import Subject
