@@ -32,7 +32,7 @@ install_import_hook("headway", "beartype.beartype")
 sys.meta_path.insert(0, Unchecked())
 
 settings.register_profile(
-    "headway", deadline=None, derandomize=True, max_examples=15, suppress_health_check=[HealthCheck.too_slow]
+    "headway", deadline=None, derandomize=True, max_examples=10, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("thorough", settings.get_profile("headway"), derandomize=False, max_examples=1000)
 settings.load_profile("headway")

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from headway.cli import main
+from tests.cost.tiny import THOROUGH
 
 STEPS = 40
 SETTINGS = [
@@ -60,7 +61,10 @@ def tensors(run: Path) -> dict[str, bytes]:
         return {name: opened.get_tensor(name).numpy().tobytes() for name in opened.keys()}  # noqa: SIM118
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130), (signal.SIGINT, 130)])
+SIGNALS = [(signal.SIGKILL, -9), (signal.SIGINT, 130), *([(signal.SIGTERM, 130)] if THOROUGH else [])]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_stopped_run_goes_on_to_the_same_weights(text, straight, tmp_path, number, code):
     run = tmp_path / "run"
     process = command(text, run)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import headway
+from tests.cost.tiny import THOROUGH
 
 SETTINGS = [
     "--tokenizer.kind", "byte", "--model.layers", "2", "--model.width", "16", "--model.heads", "2", "--length", "16",
@@ -56,7 +57,7 @@ def alone(text, tmp_path_factory) -> Path:
     return run
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"] if THOROUGH else ["fsdp"])
 def test_two_processes_learn_what_one_learns(text, alone, tmp_path, kind):
     run = tmp_path / "run"
     said = finished(started(text, run, "--parallel.kind", kind, launcher=TORCHRUN))

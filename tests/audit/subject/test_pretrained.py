@@ -72,7 +72,7 @@ def broken(model: nn.Module, laws: str) -> list[str]:
     return [finding.law for finding in examine(model, laws=laws) if finding.status != "holds"]
 
 
-@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "T5ForConditionalGeneration"])
+@pytest.mark.parametrize("name", ["LlamaForCausalLM"])  # others: tests/audit/test_sound.py
 def test_decoders_hold(name: str) -> None:
     assert broken(made(name, attn_implementation="sdpa"), "causal,padding,batch,cache") == []
 
