@@ -43,11 +43,9 @@ class Opened:
 
 def open_target(text: str, told: Mapping[str, Any], *, seed: int) -> Opened:
     """What a word on the command line means; `told` is what it says of how the model is called."""
-    module, adapter, name, words = opened(text, seed=seed, told=told)
+    module, adapter, name, _ = opened(text, seed=seed, told=told)
     path = Path(text).expanduser()
     is_run = (path / METRICS).is_file() and (path / CONFIG).is_file()
-    if words is not None:
-        adapter = replace(guessed(module, adapter, {}), words=words)
     return Opened(module, adapter, name, path if is_run else None)
 
 

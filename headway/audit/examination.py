@@ -15,6 +15,7 @@ from headway.audit.subject.guess import guessed
 from headway.audit.subject.subject import Subject
 from headway.audit.subject.trial import said
 from headway.audit.subject.untouched import plain_module, untouched
+from headway.models import parameters
 
 Say = Callable[[str], None]
 
@@ -65,7 +66,7 @@ def _tried(law: Law, scene: Scene, say: Say | None) -> Finding:
 
 def described(subject: Subject) -> str:
     """The model in one line."""
-    many = sum(one.numel() for one in subject.module.parameters())
+    many = parameters(subject.module)
     a = subject.adapter
     what = {"tokens": f"tokens below {a.vocabulary}", "vectors": f"vectors of {a.width}", "images": "images"}[a.inputs]
     shape = f" of {' x '.join(map(str, a.image))}" if a.image and a.inputs == "images" else ""

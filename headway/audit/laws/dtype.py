@@ -36,6 +36,7 @@ from headway.audit.search.record import Key
 from headway.audit.search.scene import LARGE, NOISY, QUICK, UNCLEAR, Scene
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
+from headway.models import parameters
 
 NOTHING = Excess(0.0, 0.0, 0.0)
 LONG, SHORT = 300, 64  # bfloat16 counts no further than 256
@@ -70,7 +71,7 @@ def dtype(scene: Scene) -> Finding:
 
 
 def _length(scene: Scene) -> int:
-    large = sum(one.numel() for one in scene.original.module.parameters()) > LARGE
+    large = parameters(scene.original.module) > LARGE
     return SHORT if large and scene.effort.longest < QUICK.longest else LONG
 
 

@@ -23,6 +23,7 @@ from headway.audit.search.draw import bounded, reading, some_length
 from headway.audit.search.find import Pose, search
 from headway.audit.search.scene import LARGE, QUICK, Scene
 from headway.audit.subject.reading import NOBODY, Reading
+from headway.models import parameters
 
 SMALL = 5_000_000  # parameters: up to here their gradients are looked at in every trial
 SAYINGS = {
@@ -90,7 +91,7 @@ def _numbers(scene: Scene, kind: str) -> Finding:
     In the model's own numbers: whether something is finite is a matter of these.
     """
     subject = scene.original
-    many = sum(one.numel() for one in subject.module.parameters())
+    many = parameters(subject.module)
     weights = many < SMALL or scene.effort.longest > QUICK.longest
     lengths = sorted({bounded(subject, size) for size in ((2, 5) if many < LARGE else (2,))})
     for tried, length in enumerate(lengths, 1):

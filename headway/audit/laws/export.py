@@ -18,6 +18,7 @@ from headway.audit.search.draw import reading, some_length
 from headway.audit.search.find import Pose, search
 from headway.audit.search.scene import LARGE, QUICK, Scene
 from headway.audit.subject.subject import Subject
+from headway.models import parameters
 
 COARSE = 1e-6
 HIDDEN = ("_parameters", "_buffers", "_modules")
@@ -26,7 +27,7 @@ HIDDEN = ("_parameters", "_buffers", "_modules")
 def export(scene: Scene) -> Finding:
     """Each way that the model has, there and back."""
     trips = list(trips_of(scene.original).items())
-    if scene.effort.longest < QUICK.longest and sum(one.numel() for one in scene.original.module.parameters()) > LARGE:
+    if scene.effort.longest < QUICK.longest and parameters(scene.original.module) > LARGE:
         trips = trips[-1:]  # a quick look at much goes the outermost way alone
     each = list(_tried(scene, trips))
     found = first_broken(iter(each), "export")

@@ -25,6 +25,7 @@ from headway.audit.search.example import strips
 from headway.audit.search.scene import LARGE, QUICK, Scene
 from headway.audit.subject.reading import Overwrite, Reading
 from headway.audit.subject.subject import Subject
+from headway.models import parameters
 
 LENGTHS = {"shortest": 1, "longest": None}  # None: as long as is tried; others are of 4
 SAYINGS = {
@@ -76,7 +77,7 @@ def _smallest(
 
 
 def _weights(scene: Scene, name: str) -> bool:
-    many = sum(one.numel() for one in scene.original.module.parameters())
+    many = parameters(scene.original.module)
     return name == "zero" or many < LARGE or scene.effort.longest > QUICK.longest
 
 

@@ -13,6 +13,7 @@ from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
 from headway.audit.subject.reading import Overwrite, Reading
 from headway.audit.subject.subject import Subject
+from headway.models import parameters
 
 LARGE = 1e6  # a score that -1e4 does not outweigh
 HELD = {"large": "large numbers"}
@@ -72,7 +73,7 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
 
 
 def _small(subject: Subject) -> bool:
-    return sum(one.numel() for one in subject.module.parameters()) < 5_000_000
+    return parameters(subject.module) < 5_000_000
 
 
 def _length(subject: Subject, case: Case, item: int) -> int:
@@ -80,9 +81,6 @@ def _length(subject: Subject, case: Case, item: int) -> int:
 
 
 def _alone(whole: Reading, item: int, length: int) -> Reading:
-    def row(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x[item : item + 1]
-
     source = whole.source
     kept = None if source is None else max(1, source.shape[1] - item)
     return replace(

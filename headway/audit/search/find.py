@@ -13,6 +13,7 @@ from headway.audit.search.localise import culprit, gradient_culprit, layers
 from headway.audit.search.noise import MARGIN, rounding
 from headway.audit.search.scene import Scene
 from headway.audit.search.shrink import shrunk
+from headway.audit.subject.trial import said
 
 ATTEMPTS = 4  # draws for each trial: not every draw poses a law
 
@@ -84,9 +85,8 @@ def _at_home(scene: Scene, found: Finding, draw: Draw, pose: Pose) -> Finding:
 
 
 def _failure(case: Case, error: Exception) -> str:
-    said = (str(error).strip().splitlines() or [""])[0]
     told = ", ".join(f"{name} {value}" for name, value in case.as_json().items())
-    return f"a trial failed ({told}): {type(error).__name__}: {said}"
+    return f"a trial failed ({told}): {said(error)}"
 
 
 def _tried(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool = True) -> tuple[Broken | None, float]:
@@ -164,9 +164,3 @@ def _located(scene: Scene, broken: Broken) -> tuple[list[Layer], str]:
         return [], gradient_culprit(scene.subject, broken.contrast, broken.tolerance)
     rows = layers(scene.subject, broken.contrast, broken.tolerance, broken.found.largest)
     return rows, culprit(rows, broken.tolerance, broken.found.largest)
-
-
-def told(scene: Scene, law: str, contrast: Contrast, case: Case, tried: int) -> Finding | None:
-    """A single contrast, outside of a search: None where it agrees."""
-    broken, _ = _tried(scene, case, contrast)
-    return None if broken is None else _told(scene, law, broken, tried, BROKEN)

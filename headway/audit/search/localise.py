@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from headway.audit.report import Layer
-from headway.audit.search.compare import Results, apart, largest
+from headway.audit.search.compare import Results, apart, largest, sorted_results
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.record import keyed, recorded
 from headway.audit.subject.subject import Subject
@@ -60,9 +60,7 @@ def _alike(one: Results, two: Results) -> bool:
 def _joined(pieces: list[Results]) -> Results | None:
     if not pieces or len({one.values.shape[1] for one in pieces}) > 1:
         return None
-    labels, values = torch.cat([one.labels for one in pieces]), torch.cat([one.values for one in pieces])
-    order = labels.argsort(stable=True)
-    return Results(labels[order], values[order])
+    return sorted_results(torch.cat([one.labels for one in pieces]), torch.cat([one.values for one in pieces]))
 
 
 def gradient_culprit(subject: Subject, contrast: Contrast, tolerance: float) -> str:

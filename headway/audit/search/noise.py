@@ -19,6 +19,7 @@ from headway.audit.search.contrast import Contrast, gradients_apart
 from headway.audit.search.draw import probe
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
+from headway.models import parameters
 
 MARGIN = 64.0  # the largest of many deviations over the typical one, with room
 LARGEST = 2_000_000_000  # parameters: beyond, a copy in float64 is not made
@@ -51,7 +52,7 @@ class Noise:
 
 def precise(subject: Subject) -> tuple[Subject, str]:
     """The model in float64, or itself and why not."""
-    if sum(one.numel() for one in subject.module.parameters()) > LARGEST:
+    if parameters(subject.module) > LARGEST:
         return subject, "too large for a copy in float64"
     try:
         double = subject.copied(torch.float64)

@@ -8,6 +8,7 @@ from headway.audit.search.dice import Dice
 from headway.audit.search.draw import other_texts, probe, some_length
 from headway.audit.search.noise import MARGIN, Noise, noise_of, precise
 from headway.audit.subject.subject import Subject
+from headway.models import parameters
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Scene:
 
     def __init__(self, original: Subject, effort: Effort = QUICK, seed: int = 0) -> None:
         self.original, self.seed, self.chance = original, seed, True
-        self.effort = effort.for_size(sum(one.numel() for one in original.module.parameters()))
+        self.effort = effort.for_size(parameters(original.module))
 
     def with_other(self, subject: Subject, noise: Noise, *, chance: bool = True) -> "Scene":
         """The same stage with another subject, examined in its own numbers, whose noise is known; without `chance`,
