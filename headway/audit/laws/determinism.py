@@ -19,6 +19,7 @@ from headway.audit.search.find import Pose, search
 from headway.audit.search.localise import culprit, layers
 from headway.audit.search.noise import Noise
 from headway.audit.search.scene import Scene
+from headway.audit.subject.hooks import modes_kept
 from headway.audit.subject.subject import Subject
 
 LOOKS = 6
@@ -107,7 +108,8 @@ def in_training(subject: Subject, scene: Scene, *, silent: bool) -> Subject:
     @contextmanager
     def around(module: nn.Module) -> Iterator[None]:
         _put_back(module, kept)
-        with seeded(scene.seed), _mode(module, True), Silence() if silent else nullcontext():
+        with seeded(scene.seed), modes_kept(module), Silence() if silent else nullcontext():
+            module.train()
             yield
 
     return wrapped(subject, around, scene.subject)
@@ -117,17 +119,6 @@ def in_use(subject: Subject, scene: Scene) -> Subject:
     """The model in eval, where functions drop nothing either."""
 
     return wrapped(subject, lambda module: Silence(), scene.subject)
-
-
-@contextmanager
-def _mode(module: nn.Module, training: bool) -> Iterator[None]:
-    modes = [(one, one.training) for one in module.modules()]
-    module.train(training)
-    try:
-        yield
-    finally:
-        for one, mode in modes:
-            one.training = mode
 
 
 def _put_back(module: nn.Module, kept: dict[str, Tensor]) -> None:

@@ -1,7 +1,5 @@
 """How far each module drifts from float64 when a model runs in fewer digits, in units of their epsilon."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.audit.search.record import Key, first_tensor, keyed
+from headway.audit.subject.hooks import hooked
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
 
@@ -79,19 +78,9 @@ def _coarse(module: nn.Module, output: Tensor | None) -> bool:
 def watched(subject: Subject, reading: Reading) -> dict[Key, Call]:
     """All calls of all modules while this is read."""
     watch = Watch(reading)
-    with _hooks(subject.module, watch):
+    with hooked(subject.module, watch.hook):
         subject.run([reading])
     return watch.calls
-
-
-@contextmanager
-def _hooks(module: nn.Module, watch: Watch) -> Iterator[None]:
-    handles = [one.register_forward_hook(watch.hook(name), with_kwargs=True) for name, one in module.named_modules()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def drifts(exact: Tensor | None, found: Tensor | None) -> Tensor | None:

@@ -1,8 +1,7 @@
 """Where a NaN or an inf comes from: in values going forward, in gradients coming back."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from headway.audit.search.contrast import upstream
 from headway.audit.subject.call import call
+from headway.audit.subject.hooks import hooked
 from headway.audit.subject.output import chosen
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject, entering
@@ -59,7 +59,7 @@ def fault_of(subject: Subject, reading: Reading, *, weights: bool, usual: frozen
 def traced(subject: Subject, reading: Reading) -> Trace:
     """Read with gradients, and keep what passes every module."""
     trace = Trace()
-    with watching(subject.module, trace):
+    with hooked(subject.module, partial(_into, trace)):
         if subject.can("vectors") is None:
             trace.out, trace.leaf = subject.follow(reading)
         else:
@@ -81,21 +81,12 @@ def _overflowing(out: Tensor) -> bool:
     return bool((out.isnan() | (out == torch.inf)).any())
 
 
-@contextmanager
-def watching(module: nn.Module, trace: Trace) -> Iterator[None]:
-    def hook(name: str) -> Any:
-        def keep(part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            own = list(part.parameters(recurse=False))
-            trace.calls.append(Passed(name, tensors([args, kwargs]), tensors(output), own))
+def _into(trace: Trace, name: str) -> Any:
+    def keep(part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        own = list(part.parameters(recurse=False))
+        trace.calls.append(Passed(name, tensors([args, kwargs]), tensors(output), own))
 
-        return keep
-
-    handles = [one.register_forward_hook(hook(name), with_kwargs=True) for name, one in module.named_modules()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    return keep
 
 
 def tensors(value: Any) -> list[Tensor]:

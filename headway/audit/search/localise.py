@@ -10,6 +10,7 @@ from headway.audit.report import Layer
 from headway.audit.search.compare import Results, apart, largest, sorted_results
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.record import keyed, recorded
+from headway.audit.subject.hooks import hooked
 from headway.audit.subject.subject import Subject
 
 INSIDE = 100.0
@@ -69,18 +70,14 @@ def gradient_culprit(subject: Subject, contrast: Contrast, tolerance: float) -> 
     taken: list[tuple[str, torch.Tensor]] = []
 
     def hook(name: str) -> Callable[..., Any]:
-        def keep(module: object, args: object, output: object) -> None:
+        def keep(module: object, args: object, kwargs: object, output: object) -> None:
             if isinstance(output, torch.Tensor) and output.requires_grad:
                 taken.append((name, output))
 
         return keep
 
-    handles = [module.register_forward_hook(hook(name)) for name, module in subject.module.named_modules()]
-    try:
+    with hooked(subject.module, hook):
         _, leaf = subject.follow(reading)
-    finally:
-        for handle in handles:
-            handle.remove()
     return next((name for name, out in taken if _reaches(out, leaf, subject, contrast, name, tolerance)), "")
 
 

@@ -1,7 +1,6 @@
 """What every module of a model takes and gives while it runs, by label."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.search.compare import Results, sorted_results
+from headway.audit.subject.hooks import hooked
 from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
 
@@ -29,8 +29,7 @@ class Entry:
 class Recorder:
     """Entries in the order in which modules finish."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
+    def __init__(self) -> None:
         self.entries: dict[Key, Entry] = {}
         self._reading: Reading | None = None
         self._calls: dict[str, int] = {}
@@ -39,19 +38,7 @@ class Recorder:
         """What is about to be read."""
         self._reading, self._calls = reading, {}
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        handles = []
-        for name, module in self.module.named_modules():
-            hook = self._hook(name)
-            handles.append(module.register_forward_hook(hook, with_kwargs=True))
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _hook(self, name: str) -> Any:
+    def hook(self, name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             reading = self._reading
             if reading is None:
@@ -74,8 +61,8 @@ class Recorder:
 
 def recorded(subject: Subject, readings: Sequence[Reading], *, stepwise: bool = False) -> dict[Key, Entry]:
     """All modules' calls while these are read."""
-    recorder = Recorder(subject.module)
-    with recorder.watching():
+    recorder = Recorder()
+    with hooked(subject.module, recorder.hook):
         subject.run(readings, stepwise=stepwise, watch=recorder.read)
     return recorder.entries
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.subject.adapter import Adapter
+from headway.audit.subject.hooks import modes_kept
 from headway.audit.subject.subject import Subject
 
 NEEDS = {
@@ -22,14 +23,9 @@ NEEDS = {
 @contextmanager
 def quietly(model: nn.Module) -> Iterator[None]:
     """In eval mode, without gradients, and without a draw less for whoever comes after."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    with modes_kept(model), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        model.eval()
+        yield
 
 
 def run_of(model: nn.Module, adapter: Adapter, *, items: int = 2, length: int = 5, **more: Any) -> Tensor:

@@ -6,24 +6,23 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from headway.audit.subject.hooks import modes_kept
+
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
     """In use (eval), with gradients wherever they are asked for; modes and buffers come back."""
-    modes = {module: module.training for module in model.modules()}
     buffers = [
         (module, name, one, one.detach().clone())
         for module in model.modules()
         for name, one in module._buffers.items()
         if one is not None
     ]
-    model.eval()
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with modes_kept(model), torch.inference_mode(False), torch.enable_grad():
+            model.eval()
             yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
         with torch.no_grad():
             for module, name, one, was in buffers:
                 one.copy_(was)
