@@ -12,20 +12,19 @@ chance has to seed itself, for its reader as well. A time is no such output; sho
 
 import io
 import math
-import os
 import re
 import shlex
-import subprocess
-import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import torch
+
+from headway.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -106,7 +105,7 @@ def run_python(block: Block, names: dict[str, object]) -> str:
 
 def run_commands(block: Block, directory: Path) -> str:
     """What the commands of a block print on stdout."""
-    out = ""
+    out = io.StringIO()
     for line in block.text.replace("\\\n", " ").splitlines():
         command = line.strip().removeprefix("$ ")
         if not command or command.startswith("#"):
@@ -114,13 +113,15 @@ def run_commands(block: Block, directory: Path) -> str:
         name, *arguments = shlex.split(command, comments=True)
         if name != "headway" or SHELL.search(command):
             raise block.error(f"only plain headway commands can be run, not {command!r}")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "120"}
-        call = [sys.executable, "-m", "headway", *arguments]
-        done = subprocess.run(call, cwd=directory, env=environment, capture_output=True, text=True, timeout=300)
-        if done.returncode:
-            raise block.error(f"{command!r} ended with {done.returncode}: {done.stderr.strip()}")
-        out += done.stdout
-    return out
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(said):
+            patch.chdir(directory)
+            patch.setenv("NO_COLOR", "1")
+            patch.setenv("COLUMNS", "120")
+            code = main(arguments)
+        if code:
+            raise block.error(f"{command!r} ended with {code}: {said.getvalue().strip()}")
+    return out.getvalue()
 
 
 def compare(block: Block, printed: str) -> None:

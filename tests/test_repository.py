@@ -138,6 +138,7 @@ def test_passes(): ...
 )
 def test_a_skip_in_ci_is_a_failure(tmp_path: Path, ci: str, summary: str) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "torch.py").write_text("def manual_seed(seed): ...\n")  # importing torch would take most of the time
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_skips.py").write_text(SKIPS)
     (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")

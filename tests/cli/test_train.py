@@ -102,7 +102,7 @@ def test_a_classifier_of_texts_and_one_that_starts_from_another(tmp_path, labell
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
 def test_pairs_of_texts(tmp_path, capsys, architecture):
     chance, file, run = random.Random(3), tmp_path / "pairs.tsv", tmp_path / "run"
-    rows = [(text := sentence(chance, 4)) + "\t" + text[::-1] for _ in range(40)]
+    rows = [(text := sentence(chance, 2)) + "\t" + text[::-1] for _ in range(40)]
     file.write_text("source\ttarget\n" + "\n".join(rows) + "\n")
     sizes = QUICK if architecture == "transformer" else ["--model.width", "16", *QUICK[QUICK.index("--steps") :]]
     place = trained(

@@ -85,8 +85,8 @@ def test_the_cache_grows_without_being_copied(kind: str) -> None:
     session = KINDS[kind]().session(capacity=LENGTH)
     session.read(torch.randint(0, VOCABULARY, (2, 3)))
     places = [state.own._buffer.k.data_ptr() for state in session._states]
-    for _ in range(LENGTH - 3):
-        session.read(torch.ones(2, 1, dtype=torch.long))
+    for tokens in (*[1] * 11, LENGTH - 27, *[1] * 13):
+        session.read(torch.ones(2, tokens, dtype=torch.long))
     assert [state.own._buffer.k.data_ptr() for state in session._states] == places
     assert session.room == 0
 

@@ -31,6 +31,7 @@ from headway.nn import (
     new_state,
 )
 from headway.ops.mask import causal, padding
+from tests.cost.tiny import THOROUGH
 
 D, LENGTH = 12, 17
 KINDS = {
@@ -61,7 +62,7 @@ def close(found: Tensor, right: Tensor) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=1000 if settings().max_examples > 100 else 6)  # each walks a layer through all of its states
+@settings(max_examples=1000 if THOROUGH else 6)  # each walks a layer through all of its states
 @given(cuts=st.lists(st.integers(1, LENGTH - 1), max_size=5, unique=True), seed=st.integers(0, 99))
 def test_any_split_equals_the_full_pass(kind: str, cuts: list[int], seed: int) -> None:
     torch.manual_seed(seed)
@@ -73,9 +74,17 @@ def test_any_split_equals_the_full_pass(kind: str, cuts: list[int], seed: int) -
         close(torch.cat(parts, 1), model(x))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("order", ["pre", "post", "none"])
-def test_token_by_token_equals_the_full_pass(kind: str, order: str) -> None:
+# The order of a block knows nothing of what its attention keeps; `--hypothesis-profile=thorough` tries all of both.
+ORDERS = [
+    (order, kind)
+    for order in ("pre", "post", "none")
+    for kind in KINDS
+    if THOROUGH or order == "pre" or kind in ("softmax", "linear")
+]
+
+
+@pytest.mark.parametrize(("order", "kind"), ORDERS)
+def test_token_by_token_equals_the_full_pass(order: str, kind: str) -> None:
     model, x = stack(kind, order=order), rows(2, LENGTH, D)
     with torch.no_grad():
         states = model.new_states()
@@ -135,7 +144,7 @@ def test_rolling_and_recurrent_do_not_grow(kind: str) -> None:
     model, sizes = stack(kind), []
     with torch.no_grad():
         states = model.new_states()
-        for _ in range(40):
+        for _ in range(19):
             model(rows(2, 1, D), None, states)
             sizes.append(states[0].own.nbytes)
     assert sizes[-1] == sizes[10]

@@ -1,4 +1,4 @@
-"""torchrun on this machine, with an end in sight: all its processes are gone when it returns."""
+"""Several processes on this machine, with an end in sight: all of them are gone when it returns."""
 
 import json
 import os
@@ -15,10 +15,10 @@ from torch import Tensor
 ROOT = Path(__file__).parent.parent.parent
 
 
-def torchrun(arguments: Sequence[str], *, processes: int = 2, restarts: int = 0, seconds: int = 300) -> str:
-    """What it prints; an error that names its last lines where it fails or takes too long."""
-    call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    call += ["--max-restarts", str(restarts), "--monitor-interval", "0.1", *arguments]
+def work_through(jobs: Sequence[Any], place: Path, *, processes: int = 2, seconds: int = 300) -> None:
+    """Several jobs, one after the other, in processes that start once; an error names the last lines printed."""
+    place.write_text(json.dumps([vars(job) for job in jobs]))
+    call = [sys.executable, str(Path(__file__).parent / "forked.py"), str(place), str(processes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([*_paths(), str(ROOT)])}
     # A session of its own: what is left of it can be ended without touching anything else.
     started = subprocess.Popen(
@@ -31,24 +31,16 @@ def torchrun(arguments: Sequence[str], *, processes: int = 2, restarts: int = 0,
         printed, _ = started.communicate()
         raise AssertionError(f"not finished after {seconds} s:\n{printed[-4000:]}") from None
     assert started.returncode == 0, printed[-6000:]
-    return printed
 
 
 def _paths() -> list[str]:
     return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
-def work_through(jobs: Sequence[Any], place: Path, **options: Any) -> str:
-    """Several jobs, one after the other, in processes that start once."""
-    place.write_text(json.dumps([vars(job) for job in jobs]))
-    return torchrun([str(Path(__file__).parent / "worker.py"), str(place)], **options)
-
-
 def losses(directory: Path, rank: int = 0) -> list[tuple[float, float]]:
-    """Loss and norm of every step; of one that was taken twice, the second time."""
+    """Loss and norm of every step."""
     rows = [json.loads(line) for line in (directory / f"losses-{rank}.jsonl").read_text().splitlines()]
-    found = {row["step"]: (row["loss"], row["norm"]) for row in rows}
-    return [found[step] for step in sorted(found)]
+    return [(row["loss"], row["norm"]) for row in rows]
 
 
 def weights(directory: Path) -> dict[str, Tensor]:

@@ -9,16 +9,21 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import headway
+from headway.cli import main
 from tests.cost.tiny import THOROUGH
 
+STEPS = 24
 SETTINGS = [
     "--tokenizer.kind", "byte", "--model.layers", "2", "--model.width", "16", "--model.heads", "2", "--length", "16",
-    "--batch", "4", "--steps", "24", "--evaluate-every", "12", "--save-every", "6", "--log-every", "1",
+    "--batch", "4", "--steps", str(STEPS), "--evaluate-every", "12", "--save-every", "6", "--log-every", "1",
     "--samples", "0",
 ]  # fmt: skip
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--monitor-interval", "0.1"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN += ["--monitor-interval", "0.1", "--max-restarts", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +33,9 @@ def text(tmp_path_factory) -> Path:
     return file
 
 
-def started(text: Path, run: Path, *more: str, launcher: tuple[str, ...] | list[str] = ()) -> subprocess.Popen:
+def started(text: Path, run: Path, *more: str) -> subprocess.Popen:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, *launcher, "-m", "headway", "train", str(text), *SETTINGS, "--out", str(run), *more]
+    words = [sys.executable, *TORCHRUN, "-m", "headway", "train", str(text), *SETTINGS, "--out", str(run), *more]
     return subprocess.Popen(
         words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -53,14 +58,19 @@ def losses(run: Path, kind: str = "train") -> list[float]:
 @pytest.fixture(scope="module")
 def alone(text, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("alone") / "run"
-    finished(started(text, run))
+    assert main(["train", str(text), *SETTINGS, "--out", str(run)]) == 0
     return run
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"] if THOROUGH else ["fsdp"])
-def test_two_processes_learn_what_one_learns(text, alone, tmp_path, kind):
-    run = tmp_path / "run"
-    said = finished(started(text, run, "--parallel.kind", kind, launcher=TORCHRUN))
+@pytest.fixture(scope="module", params=["ddp", "fsdp"] if THOROUGH else ["fsdp"])
+def calm(request, text, tmp_path_factory) -> tuple[str, Path, str]:
+    """A run of two processes that nothing happens to: what kind it is, where, and what it said."""
+    run = tmp_path_factory.mktemp("calm") / "run"
+    return request.param, run, finished(started(text, run, "--parallel.kind", request.param))
+
+
+def test_two_processes_learn_what_one_learns(alone, calm):
+    _, run, said = calm
     assert said.count("report:") == 1  # the first process alone speaks
     assert losses(run) == pytest.approx(losses(alone), abs=1e-5)
     assert losses(run, "validation") == pytest.approx(losses(alone, "validation"), abs=1e-5)
@@ -69,9 +79,11 @@ def test_two_processes_learn_what_one_learns(text, alone, tmp_path, kind):
         assert (parameter - theirs.get_parameter(name)).abs().max() < 1e-4, name
 
 
-def test_a_lost_worker_is_started_again_and_the_run_finishes(text, alone, tmp_path):
+def test_a_lost_worker_is_started_again_and_the_run_ends_the_same(text, calm, tmp_path):
+    """One that is killed takes the others with it; torchrun starts them again, and nothing shows in the result."""
+    kind, undisturbed, _ = calm
     run = tmp_path / "run"
-    process = started(text, run, launcher=[*TORCHRUN, "--max-restarts", "2"])
+    process = started(text, run, "--parallel.kind", kind)
     for _ in range(30000):
         if (run / "checkpoints" / "step-00000006").exists():
             break
@@ -79,5 +91,8 @@ def test_a_lost_worker_is_started_again_and_the_run_finishes(text, alone, tmp_pa
         time.sleep(0.005)
     workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
     os.kill(int(workers[-1]), signal.SIGKILL)
-    finished(process)
-    assert losses(run) == pytest.approx(losses(alone), abs=1e-5)
+    said = finished(process)
+    assert "exitcode: -9" in said and "goes on after step" in said
+    assert losses(run) == losses(undisturbed) and len(losses(run)) == STEPS
+    ours, theirs = (load_file(place / "model" / "model.safetensors") for place in (run, undisturbed))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)

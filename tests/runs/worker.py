@@ -6,8 +6,6 @@ A process takes a second to start and a tenth of one to train, so it does severa
 """
 
 import json
-import os
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +37,6 @@ class Job:
     steps: int = 20
     save: int = 0  # a checkpoint every so many steps
     resume: bool = False
-    kill: int = -1  # after this step the last process dies, once
 
 
 def make(job: Job) -> Work:
@@ -67,8 +64,6 @@ def run(job: Job, world: World) -> None:
     feed = Feed(work.train, Order(len(work.train), seed=0), c.batch, c.accumulate, world.data_rank, world.data_size)
     with open(place.path / f"losses-{world.rank}.jsonl", "a") as log:
         for batches in feed.steps(facts().step, c.steps):
-            if facts().step == job.kill and world.rank == world.size - 1:
-                _die_once(place.path / "killed")
             taken = training.learn(batches, 1.0)
             facts().step += 1
             log.write(json.dumps({"step": facts().step, "loss": taken.loss, "norm": taken.norm}) + "\n")
@@ -79,12 +74,6 @@ def run(job: Job, world: World) -> None:
     if world.first:
         kept = {name: tensor.contiguous() for name, tensor in weights.items()}
         save_file(kept, place.path / "weights.safetensors")
-
-
-def _die_once(marker: Path) -> None:
-    if not marker.exists():
-        marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(jobs: Path) -> None:
