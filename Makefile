@@ -8,10 +8,11 @@ PYTHON  ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo pyt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run mechanisms test check bench two-hosts recipe-data clean help
+.PHONY: run mechanisms test check bench pictures two-hosts recipe-data clean help
 
-run: $(STAMP) $(MACHINE)  ## train a small GPT on the language reference of this Python, in two to three minutes, and audit it: runs/first
+run: $(STAMP) $(MACHINE)  ## train a small GPT on the language reference of this Python, in two to three minutes, draw its heads, audit it: runs/first
 	$(BIN)/headway train --config recipes/first.yaml --out runs/first --overwrite
+	$(BIN)/headway look runs/first
 	$(BIN)/headway audit runs/first --quick
 
 mechanisms: $(STAMP)  ## a table over all mechanisms: difference from the reference, price, time
@@ -35,6 +36,10 @@ recipe-data: $(STAMP)  ## fetch what the recipes are trained on, from PyPI and D
 
 bench: $(STAMP)  ## headway's attention beside its peers, in one run
 	$(BIN)/headway bench attention
+
+pictures: $(STAMP)  ## the pictures of README and docs, drawn anew
+	@scripts/browser.sh
+	$(BIN)/python scripts/pictures.py
 
 clean:  ## remove caches and build products; .venv stays
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headway.app.looked import show
     from headway.audit.examination import examine
     from headway.cost.price import price
     from headway.hub import load, save
@@ -53,6 +54,7 @@ PUBLIC = {
     "save": "headway.hub",
     "price": "headway.cost.price",
     "examine": "headway.audit.examination",
+    "show": "headway.app.looked",
     "softmax_jacobian": "headway.ops.jacobian",
 }
 
@@ -76,6 +78,7 @@ __all__ = [
     "save",
     "price",
     "examine",
+    "show",
     "softmax_jacobian",
 ]
 

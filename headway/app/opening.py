@@ -18,7 +18,17 @@ from headway.train.work import Place
 from headway.train.world import World
 
 # Of a run's directory; whatever else lies there is somebody's work.
-OWN = ("config.yaml", "machine.json", "metrics.jsonl", "log.txt", "cost.json", "report.html", "tensorboard")
+OWN = (
+    "config.yaml",
+    "machine.json",
+    "metrics.jsonl",
+    "log.txt",
+    "cost.json",
+    "heads.json",
+    "audit.json",
+    "report.html",
+    "tensorboard",
+)
 FOLDERS = ("data", "tokenizer", "checkpoints", "model")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from headway.app import charts, sections
 from headway.app.audit_section import audit
 from headway.app.cost_section import cost
+from headway.app.heads_section import heads
 from headway.app.run import Run, read_run
 from headway.data.files import write_whole
 from headway.page import Section, page, paragraph
@@ -20,6 +21,7 @@ SECTIONS: list[Callable[[Run], Section | None]] = [
     charts.loss,
     charts.measures,
     sections.samples,
+    heads,
     sections.model,
     cost,
     audit,

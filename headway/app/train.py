@@ -83,6 +83,8 @@ def _follow(run: Run, work: Work, place: Place, world: World, board: Board | Non
         board.close()
     if reason in ("finished", "early"):
         export(run, work, place)
+        if world.first:
+            _look(work, place)
     if world.first:
         _report(place)
     return reason
@@ -135,6 +137,16 @@ def _world(config: TrainConfig) -> Iterator[World]:
         yield world
     finally:
         world.leave()
+
+
+def _look(work: Work, place: Place) -> None:
+    """What attends to what, for the report; a model without attention has nothing to show."""
+    from headway.app.heads import keep_heads
+
+    try:
+        keep_heads(work, place)
+    except ValueError as error:
+        _say(f"heads: {error}")
 
 
 def _report(place: Place) -> None:

@@ -11,4 +11,5 @@ WORKS = {
     "models": "headway.bench.models",
     "train": "headway.bench.train",
     "predict": "headway.bench.predict",
+    "look": "headway.bench.look",
 }

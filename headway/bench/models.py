@@ -48,7 +48,7 @@ def _beside(run: Run, row: Row, contenders: Callable[[Any, Any], dict], factor: 
     target = Target(f"at least {factor} x {PEER}", at_least=factor)
     if find_spec("transformers") is None:
         return unmeasured(row, 'transformers is not installed: pip install "headway[hf]"', target=target)
-    with _pair() as (ours, theirs):
+    with pair() as (ours, theirs):
         work = 2 * parameters(ours)  # a multiply-add for each weight and token
         return run.race(
             row,
@@ -82,8 +82,11 @@ def _reading(ours: Any, theirs: Any, *, length: int) -> dict[str, Callable[[], T
 
 
 @contextmanager
-def _pair() -> Iterator[tuple[Any, Any]]:
-    """The same random weights in both libraries; no token ends a text, so that all have the same work."""
+def pair(**options: Any) -> Iterator[tuple[Any, Any]]:
+    """The same random weights in both libraries; no token ends a text, so that all have the same work.
+
+    `options` are those of transformers' from_pretrained.
+    """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
@@ -93,7 +96,7 @@ def _pair() -> Iterator[tuple[Any, Any]]:
     model = fresh(config.model_copy(update={"special": Special()}))
     with TemporaryDirectory() as place:
         save(model, f"{place}/model")
-        yield model, AutoModelForCausalLM.from_pretrained(f"{place}/model").eval()
+        yield model, AutoModelForCausalLM.from_pretrained(f"{place}/model", **options).eval()
 
 
 CASES: dict[str, Callable[[Run], Iterator[Row]]] = {"decode": decode, "prefill": prefill, "embed": embed}

@@ -23,6 +23,7 @@ VERBS = {
     "bench": "Time headway beside its peers, in one run.",
     "cost": "The price of a model before it runs: FLOPs, memory, depth, time.",
     "audit": "The laws, checked on anybody's model: causal, padding, cache and more.",
+    "look": "What attends to what: heads, tokens, patches, in a page, a picture or here.",
     "info": "A model as a tree: shapes, parameters, memory.",
     "convert": "Read a model and write it again, in another dtype.",
     "classify": "Classes of lines of text, or of pictures.",
@@ -43,6 +44,7 @@ For example:
     headway bench attention      attention beside its peers
     headway cost gpt2            what a model costs, before it runs
     headway audit runs/first     which laws a model keeps, with counter-examples
+    headway look DIR "a text"    what attends to what
     headway info gpt2            a model as a tree
     headway convert DIR NEW      a model in another dtype
     headway classify DIR FILE    classes of lines of text, or of pictures

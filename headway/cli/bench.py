@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-Work = Literal["attention", "models", "train", "predict"]
+Work = Literal["attention", "models", "train", "predict", "look"]
 
 
 def bench(

@@ -15,12 +15,13 @@ GENERATOR = '<meta name="generator" content="headway">'
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page. `script` is for a part that does what no other does; the same text is taken once."""
+    """A part of a page. `script` and `style` are for a part that does what no other does; the same is taken once."""
 
     title: str
     html: Html
     id: str
     script: str = ""
+    style: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", self.id):
@@ -39,6 +40,8 @@ def page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
     if twice := next((one for one in ids if ids.count(one) > 1), None):
         raise ValueError(f"two sections have the id {twice!r}")
     scripts = list(dict.fromkeys([SCRIPT, *(section.script for section in sections if section.script)]))
+    styles = "".join(dict.fromkeys([STYLE, *(section.style for section in sections if section.style)]))
+    assert "</style" not in styles.lower(), "a style cannot contain its own end"
     body = "\n".join(_section(section) for section in sections)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -50,7 +53,7 @@ def page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
 {GENERATOR}
 <link rel="icon" href="data:,">
 <title>{escaped(title)}</title>
-<style>{STYLE}</style>
+<style>{styles}</style>
 </head>
 <body>
 <header>

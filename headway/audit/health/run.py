@@ -11,8 +11,9 @@ from headway.audit.health.depth import Stream, depth_of, logits_of, loss_of
 from headway.audit.health.measure import heads_of, relative_norm, relative_variation
 from headway.audit.health.record import Head, Health
 from headway.audit.health.rules import symptoms
-from headway.audit.health.seen import SCORES, Seen
-from headway.audit.health.watch import Watch
+from headway.audit.health.seen import SCORES, seen_of
+from headway.look.capture.sight import Sight
+from headway.look.capture.watch import Watch
 
 Lay = Callable[[Tensor], Tensor]
 
@@ -25,8 +26,13 @@ class _Ward:
     outs: dict[int, tuple[Tensor, Lay]] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     thinned: bool = False
+    unmeasured: list[str] = field(default_factory=list)
 
-    def see(self, module: str, seen: Seen) -> int:
+    def see(self, module: str, sight: Sight) -> int | None:
+        seen = seen_of(sight)
+        if seen is None:
+            self.unmeasured.append(module)
+            return None
         self.calls[module] += 1
         name = module if self.calls[module] == 1 else f"{module} (call {self.calls[module]})"
         self.layers.append(heads_of(name, seen))
@@ -60,8 +66,7 @@ def diagnose(module: nn.Module, run: Callable[[], Tensor], *, tokens: Tensor | N
     2
     """
     ward, stream = _Ward(), Stream(module)
-    watch = Watch(module, ward.see, ward.gather)
-    with torch.enable_grad(), watch.watching(), stream.watching():
+    with torch.enable_grad(), Watch(module, ward.see, ward.gather).watching(), stream.watching():
         out = run()
     if not isinstance(out, Tensor):
         raise ValueError(f"run returns the model's output as one tensor, not a {type(out).__name__}")
@@ -69,7 +74,7 @@ def diagnose(module: nn.Module, run: Callable[[], Tensor], *, tokens: Tensor | N
     ward.hear(gradients[len(stream.seen) :])
     heads = [one for layer in ward.layers for one in layer]
     depth, logits = depth_of(stream, gradients[: len(stream.seen)]), logits_of(out)
-    return Health(heads, depth, logits, symptoms(heads, depth, logits), [*said, *_notes(ward, watch, stream)])
+    return Health(heads, depth, logits, symptoms(heads, depth, logits), [*said, *_notes(ward, stream)])
 
 
 def _gradients(out: Tensor, tokens: Tensor | None, wanted: list[Tensor]) -> tuple[list[Tensor | None], list[str]]:
@@ -86,11 +91,11 @@ def _gradients(out: Tensor, tokens: Tensor | None, wanted: list[Tensor]) -> tupl
     return nothing, [said]
 
 
-def _notes(ward: _Ward, watch: Watch, stream: Stream) -> list[str]:
+def _notes(ward: _Ward, stream: Stream) -> list[str]:
     found = []
-    if watch.unmeasured:
-        found.append(f"attention between channels is not measured: {', '.join(watch.unmeasured)}")
-    if not ward.layers and not watch.unmeasured:
+    if ward.unmeasured:
+        found.append(f"attention between channels is not measured: {', '.join(ward.unmeasured)}")
+    if not ward.layers and not ward.unmeasured:
         found.append("no attention was seen: neither headway's own, nor scaled_dot_product_attention, nor a softmax")
     if any(one.variance is None and one.mechanism == "softmax" for layer in ward.layers for one in layer):
         found.append("some scores came from no product that was seen: nothing is said of their q, k and scale")

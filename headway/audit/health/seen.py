@@ -5,16 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from headway.config import Channel, Linear
+from headway.look.capture.sight import HIDDEN, Kernel, Scores, Sight
 from headway.ops.attention import Call, record_of
 from headway.ops.attention.explicit import expand
-from headway.ops.mask.pairs import ALL
+from headway.ops.mask.pairs import ALL, take
 
-# A score that stands this far below q·k was hidden by adding a number: libraries add -1e4, -1e9 or the dtype's lowest.
-HIDDEN = 5000.0
 # Scores looked at, of all heads together; of a larger attention, queries at even distances.
 SCORES = 2**22
 
@@ -38,7 +37,14 @@ class Seen:
         return slice(None, None, max(1, math.ceil(math.prod(self.shape) / SCORES)))
 
 
-def of_call(call: Call) -> Seen | None:
+def seen_of(sight: Sight) -> Seen | None:
+    """What can be measured of an attention; None of one between channels, or of nothing."""
+    if isinstance(sight, Call):
+        return _of_call(sight)
+    return _of_kernel(sight) if isinstance(sight, Kernel) else _of_softmax(sight)
+
+
+def _of_call(call: Call) -> Seen | None:
     """A call of headway's own: log weights serve as scores, the softmax of both is the same. None between channels."""
     if isinstance(call.options, Channel) or 0 in call.q.shape or 0 in call.k.shape:
         return None
@@ -64,27 +70,22 @@ def _logs(call: Call, rows: slice) -> Tensor:
     return found.clamp(min=torch.finfo(found.dtype).tiny).log().masked_fill(~seen, -math.inf)
 
 
-def of_kernel(
-    q: Tensor, k: Tensor, mask: Tensor | None, *, causal: bool, scale: float | None, before: float, heads: int
-) -> Seen | None:
-    """A call of scaled_dot_product_attention; q had been multiplied by `before` already."""
-    dtype = q.dtype if q.dtype.itemsize >= 4 else torch.float32  # the kernels' own
-    inner = q.shape[-1] ** -0.5 if scale is None else scale
-    if 0 in q.shape or 0 in k.shape or before == 0:
-        return None
-    table = None if mask is None else split(mask.detach().expand(*q.shape[:-1], k.shape[-2]), heads)
-    q, k = split(q.detach(), heads).double(), split(k.detach(), heads).double()
+def _of_kernel(sight: Kernel) -> Seen:
+    """A call of scaled_dot_product_attention; q and k had been multiplied by `before` already."""
+    dtype = sight.q.dtype if sight.q.dtype.itemsize >= 4 else torch.float32  # the kernels' own
+    inner = sight.q.shape[-1] ** -0.5 if sight.scale is None else sight.scale
+    q, k, table = sight.q.double(), sight.k.double(), sight.mask
     k = k if k.shape[1] == q.shape[1] else expand(k, q.shape[1])
     shape = (*q.shape[:3], k.shape[2])
 
     def scores(rows: slice) -> Tensor:
         found = q[:, :, rows] @ k.mT * inner
-        if causal:
+        if sight.causal:
             places = torch.arange(shape[2], device=q.device)[rows, None]
             found = found.masked_fill(torch.arange(shape[3], device=q.device) > places, -math.inf)
-        return found if table is None else _masked(found, table[:, :, rows])
+        return found if table is None else _masked(found, take(table, rows, 2))
 
-    return Seen("softmax", q / before, k, inner * before, dtype, shape, scores)
+    return Seen("softmax", q / sight.before, k, inner * sight.before, dtype, shape, scores)
 
 
 def _masked(scores: Tensor, table: Tensor) -> Tensor:
@@ -93,13 +94,10 @@ def _masked(scores: Tensor, table: Tensor) -> Tensor:
     return (scores + table.double()).masked_fill(table.double() < -HIDDEN, -math.inf)
 
 
-def of_softmax(given: Tensor, q: Tensor | None, k: Tensor | None, *, factor: float, heads: int) -> Seen | None:
+def _of_softmax(sight: Scores) -> Seen:
     """A softmax over the last axis of scores, which came from factor · q kᵀ where those were seen."""
-    if 0 in given.shape or (q is not None and factor == 0):
-        return None
-    read = split(given.detach(), heads)
-    known = q is not None and k is not None and q.shape[:-2].numel() == read.shape[:2].numel() == k.shape[:-2].numel()
-    q, k = ((x.detach().reshape(*read.shape[:2], *x.shape[-2:]).double() if known else None) for x in (q, k))  # type: ignore[union-attr]
+    read, factor = sight.given, sight.factor
+    q, k = (None if x is None else x.double() for x in (sight.q, sight.k))
 
     def scores(rows: slice) -> Tensor:
         found = read[:, :, rows].double()
@@ -107,11 +105,4 @@ def of_softmax(given: Tensor, q: Tensor | None, k: Tensor | None, *, factor: flo
             return found.masked_fill((found < -HIDDEN) & (found < found.amax(-1, keepdim=True) - HIDDEN), -math.inf)
         return found.masked_fill(found < q[:, :, rows] @ k.mT * factor - HIDDEN, -math.inf)
 
-    return Seen("softmax", q, k, factor if known else None, given.dtype, tuple(read.shape), scores)
-
-
-def split(x: Tensor, heads: int) -> Shaped[Tensor, "B H l m"]:
-    """Four axes: of three, the first is the batch, or batch times heads where a module says how many heads it has."""
-    if x.ndim == 3:
-        return x.unflatten(0, (-1, heads)) if heads > 1 and x.shape[0] % heads == 0 else x.unsqueeze(1)
-    return x.flatten(0, -4) if x.ndim > 4 else x.reshape(-1, *x.shape[-3:])
+    return Seen("softmax", q, k, factor if q is not None else None, read.dtype, tuple(read.shape), scores)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from headway.audit.health.product import Product, product_of
+from headway.look.capture.product import Product, product_of
 
 # Functions that move values about, whatever they are of; and those that leave scores scores, or weights weights: a
 # bias, a mask, a cap (tanh between two factors that cancel).

@@ -1,0 +1,62 @@
+"""The heads of a model that was just trained, seen on an example that was held out (on its first where none was)."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from headway.app.heads_section import FILE
+from headway.data.files import write_whole
+from headway.hub import load
+from headway.look.make import look_at
+from headway.look.reading import Given, read
+from headway.look.record import Look
+from headway.look.written import as_json
+from headway.train.work import Place, Work
+
+LONGEST = 48  # tokens of a text: as many as one sees at a glance
+
+
+def keep_heads(work: Work, place: Place) -> Path:
+    """Write heads.json beside the run, from the model that was exported; a ValueError says why there is none."""
+    return write_whole(place.path / FILE, json.dumps(as_json(heads_of(work, place))) + "\n")
+
+
+def heads_of(work: Work, place: Place) -> Look:
+    model, tokenizer, _ = load(place.model)
+    examples = work.train if work.validation is None else work.validation
+    inputs = examples.batch(np.array([0]), np.array([0])).inputs
+    given = GIVEN[work.config.task](inputs)
+    return look_at(read(model, given, tokenizer=tokenizer, title=place.path.name))
+
+
+def _tokens(inputs: Mapping[str, Tensor]) -> Given:
+    """The beginning of one text (or of two, by their types), without its padding."""
+    named = {name: inputs[name] for name in ("tokens", "types") if name in inputs}
+    return Given(inputs={name: _real(one, inputs.get("keep"))[:LONGEST] for name, one in named.items()})
+
+
+def _pair(inputs: Mapping[str, Tensor]) -> Given:
+    source = _real(inputs["source"], inputs["source_keep"])[:LONGEST]
+    target = _real(inputs["target"], inputs["target_keep"])[:LONGEST]
+    return Given(inputs=source, pair=target[1:].tolist())  # the start token comes of itself
+
+
+def _twin(inputs: Mapping[str, Tensor]) -> Given:
+    return Given(inputs=inputs["tokens_a"][0][: int(inputs["lengths_a"][0])][:LONGEST])
+
+
+def _image(inputs: Mapping[str, Tensor]) -> Given:
+    return Given(inputs=inputs["images"][0])
+
+
+def _real(tokens: Tensor, keep: Tensor | None) -> Tensor:
+    return tokens[0] if keep is None else tokens[0][keep[0]]
+
+
+# Task -> what its examples give a model to read.
+GIVEN: dict[str, Callable[[Mapping[str, Tensor]], Given]] = {
+    "language": _tokens, "masked": _tokens, "classify": _tokens, "seq2seq": _pair, "embed": _twin, "images": _image,
+}  # fmt: skip

@@ -1,0 +1,107 @@
+"""Rules as a job: what was asked for on a command line becomes a record, and the record a page, a picture or text."""
+
+from pathlib import Path
+from typing import Any
+
+from headway.data.files import write_whole
+from headway.look.pattern import Asked, look_of, masks, mechanisms, patterns
+from headway.look.pattern.positions import Embedding
+from headway.look.pattern.positions import positions as embedding
+from headway.look.pattern.rule import Rule
+from headway.look.record import Look
+
+TITLES = {"textbook": "Six patterns of attention", "davit": "The two attentions of DaViT"}
+SETS = {"mechanism": mechanisms, "mask": masks, "patterns": patterns}
+
+
+def rules(kind: str, name: str, asked: Asked) -> list[Rule]:
+    """The rules of a mechanism, a mask or a set of patterns."""
+    return SETS[kind](name, asked)
+
+
+def title(kind: str, name: str) -> str:
+    """
+    >>> title("mechanism", "local"), title("mask", "all")
+    ('Local attention', 'Every mask')
+    """
+    if kind == "patterns":
+        return TITLES[name]
+    if name == "all":
+        return f"Every {kind}"
+    plain = name.replace("-", " ").replace("_", " ")
+    return f"{plain[0].upper()}{plain[1:]} {'attention' if kind == 'mechanism' else 'mask'}"
+
+
+def look(kind: str, name: str, found: list[Rule]) -> Look:
+    return look_of(title(kind, name), found)
+
+
+def described(found: list[Rule]) -> list[dict[str, Any]]:
+    """Each rule as JSON: its formula, its price, and the pattern as a row of 0 and 1 for each query."""
+    return [
+        {
+            "name": rule.label,
+            "mechanism": rule.mechanism,
+            "rule": rule.formula,
+            "allowed": int(rule.allowed.sum()),
+            "pairs": rule.allowed.size,
+            "executed": rule.executed,
+            "dense": rule.dense,
+            "pattern": ["".join("1" if one else "0" for one in row) for row in rule.allowed],
+        }
+        for rule in found
+    ]
+
+
+def write_page(made: Look, path: Path) -> Path:
+    from headway.look.page import document
+
+    return write_whole(path, document(made))
+
+
+def write_picture(made: Look, path: Path) -> Path:
+    from headway.look.picture import picture
+
+    return picture(made, path)
+
+
+def drawn(made: Look, *, width: int, colour: bool) -> str:
+    """The patterns in letters, and what each costs."""
+    from headway.look.terminal import draw
+
+    return "\n".join([draw(made, width=width, colour=colour), "", *made.notes])
+
+
+def positions(kind: str, said: dict[str, Any]) -> Embedding:
+    return embedding(kind, **said)
+
+
+def described_positions(made: Embedding) -> dict[str, Any]:
+    """The numbers of an embedding as JSON."""
+    from headway.look.pattern.positions import Heat
+
+    parts = [
+        {"title": part.title, "values": part.values.tolist()}
+        if isinstance(part, Heat)
+        else {"title": part.title, "series": {name: [x.tolist(), y.tolist()] for name, x, y in part.series}}
+        for part in made.parts
+    ]
+    return {"title": made.title, "subtitle": made.subtitle, "parts": parts}
+
+
+def write_positions_page(made: Embedding, path: Path) -> Path:
+    from headway.look.pattern.positions_page import document
+
+    return write_whole(path, document(made))
+
+
+def write_positions_picture(made: Embedding, path: Path) -> Path:
+    from headway.look.picture.positions import positions_picture
+
+    return positions_picture(made, path)
+
+
+def drawn_positions(made: Embedding, *, width: int) -> str:
+    from headway.look.pattern.positions_page import text
+
+    return text(made, width=width)

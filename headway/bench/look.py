@@ -1,0 +1,105 @@
+"""`headway bench look`: what it costs to see attention, beside the way of the library that people use.
+
+GPT-2 in its smallest size reads a long text: once as it is, once watched, and once by transformers with
+`output_attentions=True`, which takes the slow path and keeps every weight. Then the page of that text, 1,000 tokens and
+144 heads, in a real browser: how long it takes to open, and to answer the pointer.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.bench.browser import Visit, missing
+from headway.bench.memory import measure
+from headway.bench.models import pair
+from headway.bench.row import Row, Target, counted, unmeasured
+from headway.bench.run import Run
+from headway.config import LanguageConfig
+from headway.look.capture import Attention, captured
+from headway.look.make import look_at
+from headway.look.page import document
+from headway.look.reading import Given, read
+from headway.look.record import Look
+from headway.models import fresh
+from headway.presets import preset
+
+LENGTH, HOVERS = 1000, 40
+ASKED = slice(0, 1)  # of the rows of one head
+THEIRS = 'transformers is not installed: pip install "headway[hf]"'
+NOT_SLOWER = Target("at most 1.05 x the pass that nobody watches", at_most=1.05)
+LEANER = Target("at most 0.25 x transformers", at_most=0.25)
+SECONDS = Target("opens within 3 s", at_most=3000.0, ratio=False)
+PROMPT = Target("answers within 50 ms", at_most=50.0, ratio=False)
+
+
+def capture(run: Run) -> Iterator[Row]:
+    """The time and the memory of a pass that is watched."""
+    length = LENGTH // 4 if run.quick else LENGTH
+    row = Row("look", "GPT-2 124M, a pass watched", f"{length} tokens", "float32")
+    memory = replace(row, model="GPT-2 124M, memory of that", unit="MB")
+    if find_spec("transformers") is None:
+        yield unmeasured(row, THEIRS, target=NOT_SLOWER)
+        return
+    with pair(attn_implementation="eager") as (ours, theirs):
+        tokens = _tokens(ours.config.vocabulary, length)
+        plain, slow = (lambda: ours(tokens)), (lambda: theirs(tokens, output_attentions=True))
+        contenders = {
+            "unwatched": plain,
+            "transformers, attentions": lambda: slow().logits,
+            "headway": lambda: watched(ours, tokens)[0],
+        }
+        with torch.inference_mode():
+            yield run.race(row, contenders, target=NOT_SLOWER, longest=run.seconds if run.quick else 60.0)
+            found = {
+                "headway": lambda: watched(ours, tokens),
+                "transformers, attentions": lambda: tuple(slow().values()),
+            }
+            ours_bytes, their_bytes = (measure(call).peak / 1e6 for call in found.values())
+            yield counted(memory, ours_bytes, {"transformers, attentions": their_bytes}, target=LEANER)
+
+
+def watched(model: Any, tokens: Tensor) -> tuple[Tensor, list[Attention], Tensor]:
+    """The model's output, what was captured, and one row of one head of each."""
+    with captured(model) as seen:
+        out = model(tokens)
+    return out, seen, torch.stack([one.weights(ASKED, ASKED)[0, 0, 0] for one in seen])
+
+
+def browse(run: Run) -> Iterator[Row]:
+    """The page in a browser: from the address to the first picture, and from the pointer to the next one."""
+    length = LENGTH // 4 if run.quick else LENGTH
+    row = Row("look", "the page opens", f"{length} tokens x 144 heads", "16 bits")
+    hover = replace(row, model="it answers the pointer")
+    if why := missing():
+        yield from (unmeasured(one, why, target=target) for one, target in ((row, SECONDS), (hover, PROMPT)))
+        return
+    with TemporaryDirectory() as place:
+        page = Path(place) / "page.html"
+        page.write_text(document(_record(length)), encoding="utf-8")
+        size = f"{page.stat().st_size / 1e6:.1f} MB"
+        with Visit(page) as visit:
+            yield counted(replace(row, note=size), visit.opened, target=SECONDS)
+            times = sorted(visit.hovers(HOVERS // 4 if run.quick else HOVERS))
+            worst = f"the slowest of {len(times)} took {times[-1]:.0f} ms"
+            yield counted(replace(hover, note=worst), times[len(times) // 2], target=PROMPT)
+
+
+def _record(length: int) -> Look:
+    """The smallest GPT-2 on tokens by chance: what there is to draw does not depend on what it learnt."""
+    config = preset("gpt2")
+    assert isinstance(config, LanguageConfig)
+    given = Given(inputs=_tokens(config.vocabulary, length))
+    return look_at(read(fresh(config), given, title="GPT-2, random weights"), lens=False)
+
+
+def _tokens(vocabulary: int, length: int) -> Tensor:
+    return torch.randint(0, vocabulary, (1, length), generator=torch.Generator().manual_seed(7))
+
+
+CASES: dict[str, Callable[[Run], Iterator[Row]]] = {"capture": capture, "page": browse}

@@ -1,0 +1,232 @@
+"""`headway look`: what attends to what."""
+
+import json as json_format
+import os
+import shutil
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from headway.cli.before import utf8
+from headway.cli.look_patterns import Rule
+
+if TYPE_CHECKING:
+    from headway.look.record import Look
+
+NOTHING = "say what to look at: headway look DIR 'a text', or a rule alone, such as headway look --mechanism local"
+
+
+def look(
+    target: str | None = None,
+    text: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    /,
+    *,
+    pair: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    image: Path | None = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    png: Path | None = None,
+    layers: str | None = None,
+    heads: str | None = None,
+    rows: str | None = None,
+    lens: Annotated[bool, Parameter(show_default=False)] = True,
+    dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    seed: int = 0,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    rule: Annotated[Rule | None, Parameter(name="*")] = None,
+) -> int:
+    """See what attends to what in a model, on a text or an image of yours.
+
+    Without -o and --png it is drawn here, with a table of what each head
+    attends to. With -o it becomes a page: one file for a browser that asks
+    for nothing else, with every head small, one large, its tokens, numbers
+    and roles. The model runs as it is, on its fast path; weights are computed
+    afterwards, for the layers, heads and rows that are asked for. Instead of
+    a model, a rule can be looked at: a mechanism, a mask, positions.
+
+    For example:
+
+        headway look runs/first
+        headway look runs/first "To be, or not to be" -o page.html
+        headway look minilm/ "The bank of the river" --heads 0-3
+        headway look bert/ "It rains." --pair "The street is wet." -o page.html
+        headway look opus-mt-en-de/ "Good morning" --pair "Guten Morgen"
+        headway look vit/ --image cat.png --layers 10,11 --png heads.png
+        headway look mypackage.models:build "A text" --json
+        headway look --mechanism local --window 4 --length 24
+
+    Parameters
+    ----------
+    target
+        A preset (random weights), a run, a directory with weights, or
+        package.module:function, which gives a model or a model and its tokenizer.
+    text
+        What the model reads; - is all of stdin. Of a run it may be left out:
+        the example of its report is shown.
+    pair
+        A second text, or the target of a model that translates (else it
+        writes one itself).
+    image
+        A picture, for a model that reads images.
+    output
+        Write a page to this file.
+    png
+        Write a picture to this file (.png, .svg or .pdf), with matplotlib.
+    layers
+        Only these, counted from 0 as they run, for example 0-3,7.
+    heads
+        Only these of each layer, for example 0,5.
+    rows
+        Only these tokens ask, for example 10-20.
+    lens
+        Also what the model would say next after each layer.
+    dtype
+        Of the weights; as stored by default.
+    seed
+        Of random weights.
+    json
+        The record without its arrays, instead of a table.
+    """
+    _writable(output, png)
+    if rule is not None:
+        if target is not None:
+            raise ValueError("a rule is looked at without a model: leave the target out, or the options of the rule")
+        from headway.cli import look_patterns
+
+        return look_patterns.rule(rule, output=output, png=png, json=json)
+    if target is None:
+        raise ValueError(NOTHING)
+    alone = all(one is None for one in (text, pair, image, layers, heads, rows))
+    if alone and (found := _kept(target)) is not None:
+        return _show(found, output, png, json)
+    asked = numbers(layers, "--layers"), numbers(heads, "--heads"), _rows(rows)
+    read = None if text is None else _stdin() if text == "-" else utf8(text, "the text")
+    second = None if pair is None else utf8(pair, "--pair")
+    if image is not None:
+        image.open("rb").close()  # said before a model is loaded
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.app.looked import open_target, view_of, wanted_of
+    from headway.look.reading import Given
+
+    given, wanted = Given(read, second, image), wanted_of(*asked)
+    with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
+        opened = open_target(target, seed=seed, dtype=dtype)
+        if opened.receipt:
+            print(opened.receipt, flush=True)
+        view = view_of(opened, given, wanted=wanted, lens=lens, say=_say)
+    return _show(view.look, output, png, json)
+
+
+def _kept(target: str) -> "Look | None":
+    """Of a run, what its report shows: the heads on an example of its own, seen when it ended."""
+    from headway.app.heads_section import kept
+
+    return kept(Path(target).expanduser()) if target.strip() else None
+
+
+def _show(look: "Look", output: Path | None, png: Path | None, json: bool) -> int:
+    """Into files, and onto stdout."""
+    from headway.data.files import write_whole
+    from headway.look.page import document
+
+    if output is not None:
+        print(f"written: {write_whole(output, document(look))}", file=sys.stderr)
+    if png is not None:
+        from headway.look.picture import picture  # matplotlib is slow to import
+
+        picture(look, png)
+        print(f"written: {png}", file=sys.stderr)
+    _print(look, json=json, drawn=output is None and png is None)
+    return 0
+
+
+def _print(look: "Look", *, json: bool, drawn: bool) -> None:
+    from headway.look.measure.roles import roles_table
+    from headway.look.terminal import draw, heads_table
+
+    if json:
+        print(json_format.dumps(plain(look), indent=2, ensure_ascii=False))
+        return
+    for note in look.notes:
+        print(note, file=sys.stderr)
+    if drawn:
+        print(f"{look.title}: {look.subtitle}", end="\n\n")
+        width = shutil.get_terminal_size((100, 24)).columns
+        print(draw(look, width=max(40, min(width, 160)), colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        print()
+    print(heads_table(roles_table(look)))
+
+
+def plain(look: "Look") -> dict[str, Any]:
+    """The record without what only a machine can read: weights, maps, pictures."""
+    from headway.look.written import as_json
+
+    found = as_json(look)
+    for layer in found["layers"]:
+        del layer["data"], layer["maps"]
+    for side in found["sides"]:
+        del side["picture"]
+    return found
+
+
+def _writable(output: Path | None, png: Path | None) -> None:
+    """Refuse a place before a model is loaded for it."""
+    for path in (output, png):
+        if path is None:
+            continue
+        if path.is_dir():
+            raise ValueError(f"{path} is a directory: name a file in it")
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"cannot write {path}: the directory {path.parent} does not exist")
+        if not os.access(path.absolute().parent, os.W_OK):
+            raise ValueError(f"cannot write {path}: {path.parent} takes no files from you")
+    if png is not None:
+        from headway.look.picture import require
+
+        require(png)
+
+
+def numbers(text: str | None, option: str) -> tuple[int, ...] | None:
+    """Whole numbers and ranges of them, both ends included.
+
+    >>> numbers("0-3,7", "--layers")
+    (0, 1, 2, 3, 7)
+    """
+    if text is None:
+        return None
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        last = last or (first if "-" not in part else "")
+        if not all(one.isascii() and one.isdigit() for one in (first, last)) or int(first) > int(last):
+            raise ValueError(f"{option} are whole numbers and ranges of them, for example 0-3,7; not {text!r}")
+        found += range(int(first), int(last) + 1)
+    return tuple(found)
+
+
+def _rows(text: str | None) -> range | None:
+    found = numbers(text, "--rows")
+    if found is None:
+        return None
+    if list(found) != list(range(found[0], found[-1] + 1)):
+        raise ValueError(f"--rows stand one after the other, for example 10-20; not {text!r}")
+    return range(found[0], found[-1] + 1)
+
+
+def _say(line: str) -> None:
+    """Progress, for whoever watches: a long text takes a while."""
+    if sys.stderr.isatty():
+        print(line, file=sys.stderr, flush=True)
+
+
+def _stdin() -> str:
+    # None where the shell has closed it.
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: give a text, or something to read")
+    try:
+        text = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ValueError("the text on standard input is not UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")

@@ -1,0 +1,182 @@
+"""`headway look` without a model: mechanisms, masks and embeddings of positions as rules that can be drawn."""
+
+import json as json_format
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+GROUP = "A rule instead of a model"
+MASKS = (
+    "everything, causal, window, dilated, tiles, selected, global-tokens, segments, packed, padding, "
+    "allowed (a table of yours)"
+)
+KINDS = ("mechanism", "mask", "patterns", "positions")
+SIZES = ("width", "bias_heads", "base", "buckets", "max_distance")  # of embeddings of positions alone
+
+
+def _help(text: str, *names: str) -> Parameter:
+    return Parameter(help=text, group=GROUP, negative="", name=list(names) if names else None)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What can be drawn without a model, and its sizes."""
+
+    mechanism: Annotated[str | None, _help("softmax, linear, local, spatial, channel, additive, or all.")] = None
+    mask: Annotated[str | None, _help(f"{MASKS}, or all.")] = None
+    patterns: Annotated[str | None, _help("textbook (its six patterns) or davit (its two attentions).")] = None
+    positions: Annotated[str | None, _help("sinusoidal, grid, rotary, alibi or relative.")] = None
+    length: Annotated[int | None, _help("Queries, and keys where --keys says nothing else; 24.")] = None
+    keys: Annotated[int | None, _help("Another number of keys, as between two texts.")] = None
+    grid: Annotated[str | None, _help("Rows x columns of patches, as 6x6.")] = None
+    causal: Annotated[bool, _help("No query sees a later position.")] = False
+    window: Annotated[str | None, _help("Keys at a distance below this; on a grid also as 2x3.")] = None
+    dilation: Annotated[str | None, _help("Only every such key of the window.", "--dilation", "--step")] = None
+    tile: Annotated[str | None, _help("The side of windows that do not overlap.")] = None
+    selected: Annotated[str | None, _help("Positions that see all and are seen by all, as 0,5.")] = None
+    global_tokens: Annotated[int | None, _help("So many extra tokens see all and are seen by all.")] = None
+    segments: Annotated[str | None, _help("Lengths of the texts in one row, as 5,7,3.")] = None
+    lengths: Annotated[str | None, _help("Real keys of each row of a batch, as 5,7; the others are padding.")] = None
+    table: Annotated[Path | None, _help("A file with a row of 0 and 1 for each query (--mask allowed).")] = None
+    channels: Annotated[int | None, _help("Channels that attend to one another.")] = None
+    groups: Annotated[int | None, _help("Groups that they stand in.")] = None
+    width: Annotated[int | None, _help("Channels of an embedding of positions; 64.")] = None
+    bias_heads: Annotated[int | None, _help("Heads of --positions alibi; 8.")] = None
+    base: Annotated[float | None, _help("Of the wavelengths of sinusoidal and rotary positions; 10,000.")] = None
+    buckets: Annotated[int | None, _help("Of --positions relative; 32.")] = None
+    max_distance: Annotated[int | None, _help("Beyond it all share the last bucket; 128.")] = None
+
+
+def rule(rule: Rule, *, output: Path | None = None, png: Path | None = None, json: bool = False) -> int:
+    """Draw a rule: as a page, a picture, JSON, or (nothing of these being asked) in the terminal."""
+    kinds = [kind for kind in KINDS if getattr(rule, kind) is not None]
+    if len(kinds) != 1:
+        names = ", ".join(f"--{kind}" for kind in (kinds or KINDS))
+        raise ValueError(f"one rule is drawn at a time: name one of {names}")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise ValueError(f"-o cannot write {output}: the directory {output.parent} does not exist")
+    if png is not None:
+        from headway.look.picture.style import require
+
+        require(png)
+    return (_positions if kinds[0] == "positions" else _patterns)(rule, kinds[0], output=output, png=png, json=json)
+
+
+def _patterns(rule: Rule, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+    if strange := list(_sizes(rule)):
+        raise ValueError(f"{_written(strange[0])} belongs to --positions, not to --{kind}: leave it out")
+    # torch takes seconds to import, and --help must not wait for it
+    from headway.app import patterns as job
+
+    name = getattr(rule, kind)
+    found = job.rules(kind, name, _asked(rule))
+    made = job.look(kind, name, found)
+    if png is not None:
+        _told(job.write_picture(made, png))
+    if output is not None:
+        _told(job.write_page(made, output))
+    if json:
+        print(json_format.dumps(job.described(found), indent=1, ensure_ascii=False))
+    elif output is None and png is None:
+        print(job.drawn(made, width=_columns(), colour=_colours()))
+    else:
+        print("\n".join(made.notes))
+    return 0
+
+
+def _positions(rule: Rule, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+    from headway.app import patterns as job
+
+    names = {"length", "grid", "causal"}
+    others = [one.name for one in fields(rule) if one.name not in {*KINDS, *names, *SIZES}]
+    if strange := [name for name in others if getattr(rule, name) is not None]:
+        raise ValueError(f"{_written(strange[0])} belongs to mechanisms and masks, not to --positions: leave it out")
+    asked = {"length": rule.length, "grid": _pair(rule.grid), "causal": rule.causal or None, **_sizes(rule)}
+    assert rule.positions is not None
+    made = job.positions(rule.positions, {name: value for name, value in asked.items() if value is not None})
+    if png is not None:
+        _told(job.write_positions_picture(made, png))
+    if output is not None:
+        _told(job.write_positions_page(made, output))
+    if json:
+        print(json_format.dumps(job.described_positions(made), ensure_ascii=False))
+    elif output is None and png is None:
+        print(job.drawn_positions(made, width=_columns()))
+    return 0
+
+
+def _sizes(rule: Rule) -> dict[str, Any]:
+    """The sizes of an embedding that were given."""
+    return {name: value for name in SIZES if (value := getattr(rule, name)) is not None}
+
+
+def _asked(rule: Rule) -> Any:
+    from headway.look.pattern.asked import Asked
+
+    return Asked(
+        length=rule.length, keys=rule.keys, grid=_pair(rule.grid), causal=rule.causal,
+        window=_extent("window", rule.window), dilation=_extent("dilation", rule.dilation),
+        tile=_extent("tile", rule.tile), selected=_numbers("selected", rule.selected),
+        global_tokens=rule.global_tokens, segments=_numbers("segments", rule.segments),
+        lengths=_numbers("lengths", rule.lengths), table=rule.table, channels=rule.channels, groups=rule.groups,
+    )  # fmt: skip
+
+
+def _pair(text: str | None) -> tuple[int, int] | None:
+    """
+    >>> _pair("6x4")
+    (6, 4)
+    """
+    if text is None:
+        return None
+    if not (found := re.fullmatch(r"\s*(\d+)\s*[x×X]\s*(\d+)\s*", text)):
+        raise ValueError(f"--grid is rows x columns, as 6x6, not {text!r}")
+    return int(found[1]), int(found[2])
+
+
+def _extent(name: str, text: str | None) -> int | tuple[int, int] | None:
+    """
+    >>> _extent("window", "4"), _extent("window", "2x3")
+    (4, (2, 3))
+    """
+    if text is None:
+        return None
+    if not (found := re.fullmatch(r"\s*(\d+)(?:\s*[x×X]\s*(\d+))?\s*", text)) or 0 in (
+        int(one or 1) for one in found.groups()
+    ):
+        raise ValueError(f"--{name} is a whole number of at least 1, on a grid also two as 2x3, not {text!r}")
+    return int(found[1]) if found[2] is None else (int(found[1]), int(found[2]))
+
+
+def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
+    """
+    >>> _numbers("selected", "0,5")
+    (0, 5)
+    """
+    if text is None:
+        return None
+    if not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", text):
+        raise ValueError(f"--{name} is whole numbers with commas between, as 0,5, not {text!r}")
+    return tuple(int(one) for one in text.split(","))
+
+
+def _written(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _told(path: Path) -> None:
+    print(f"written: {path}", file=sys.stderr)
+
+
+def _columns() -> int:
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 160))
+
+
+def _colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

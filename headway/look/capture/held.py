@@ -1,0 +1,155 @@
+"""A call that outlives its pass: queries and keys of its own, no values, and nothing that may change unnoticed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from headway.config import Additive, Channel, Frozen, Softmax
+from headway.look.capture.heads import of_heads, runs
+from headway.look.capture.sight import Kernel
+from headway.ops.attention import Call, record_of
+from headway.ops.bias import Bias
+from headway.ops.mask import Mask, allowed, causal
+
+T = TypeVar("T")
+
+
+class Keys:
+    """The keys of a call, and of the earlier ones that saw the first few of them: held once."""
+
+    def __init__(self, k: Float[Tensor, "B G M K"]) -> None:
+        self.held = k.detach().clone()
+
+    def grown(self, k: Float[Tensor, "B G M K"]) -> bool:
+        """Takes k in if it begins with all that is held."""
+        count = self.held.shape[2]
+        if k.shape[:2] != self.held.shape[:2] or k.shape[3] != self.held.shape[3] or k.dtype != self.held.dtype:
+            return False
+        if k.shape[2] < count or not torch.equal(k[:, :, :count], self.held):
+            return False
+        self.held = self.held if k.shape[2] == count else k.detach().clone()
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class _Rule:
+    """A bias whose parameters are our own copies."""
+
+    inner: Bias
+    parameters: tuple[Tensor, ...]
+
+    def table(
+        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
+    ) -> Float[Tensor, "#b H L M"]:
+        return self.inner.table(parameters, query_positions, key_positions)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldCall:
+    """q and k are copies: a cache writes into its own, and what is cut from a larger tensor would keep all of it.
+
+    A bias or mask as large as a table of pairs is not copied; if somebody changes it, its version says so.
+    """
+
+    q: Float[Tensor, "B H L K"]
+    keys: Keys
+    count: int  # of the keys, those that this call saw
+    rest: dict[str, Any]
+    tables: tuple[tuple[Shaped[Tensor, "..."], int], ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        batch, heads, queries, width = self.q.shape
+        between = (width, width) if isinstance(self.rest["options"], Channel) else (queries, self.count)
+        return batch, heads, *between
+
+    @property
+    def nbytes(self) -> int:
+        return self.q.nbytes
+
+    def call(self) -> Call:
+        """The call again; the keys stand in for the values, which no weight reads."""
+        if any(table._version != version for table, version in self.tables):
+            raise ValueError(
+                "the mask or bias of this attention was changed in place after the pass, so its weights are lost: "
+                "take them before, or change a copy"
+            )
+        k = self.keys.held[:, :, : self.count]
+        return Call(self.q, k, k, **self.rest)
+
+    def goes_on(self, call: Call) -> bool:
+        """Whether the call has one query more for these keys; if so, new keys are taken in."""
+        alike = call.q.shape[:2] == self.q.shape[:2] and call.options == self.rest["options"]
+        return alike and self.keys.grown(call.k)
+
+    def weights(self, rows: slice, heads: list[int]) -> Float[Tensor, "B h l M"]:
+        batch, _, queries, keys = self.shape
+        if not heads or not range(*rows.indices(queries)):
+            return self.q.new_zeros(batch, len(heads), len(range(*rows.indices(queries))), keys)
+        found = [_weights(of_heads(self.call(), run), rows) for run in runs(heads)]
+        return found[0] if len(found) == 1 else torch.cat(found, 1)
+
+
+def _weights(call: Call, rows: slice) -> Float[Tensor, "B h l M"]:
+    record = record_of(call)
+    if not isinstance(call.options, Additive):
+        return record.weights(call, rows, slice(None))
+    # Its hidden layer has K numbers for each pair: so many fewer rows at once.
+    start, stop, step = rows.indices(call.q.shape[2])
+    part = step * max(1, (stop - start) // step // call.q.shape[3])
+    found = [
+        record.weights(call, slice(at, min(at + part, stop), step), slice(None)) for at in range(start, stop, part)
+    ]
+    return torch.cat(found, 2)
+
+
+def held_call(call: Call, keys: Keys | None = None) -> HeldCall:
+    """What is needed to compute the weights later; `keys` where they are held already."""
+    size = max(call.q.numel(), call.k.numel())
+    names = [one.name for one in fields(Call) if one.name not in ("q", "k", "v", "bias", "keys_finite")]
+    rest = {name: _own(getattr(call, name), size) for name in names} | {"bias": _own_bias(call.bias, size)}
+    tables = tuple((x, x._version) for x in _tensors(rest) if x.numel() > size and not x.is_inference())
+    held = Keys(call.k) if keys is None else keys
+    return HeldCall(call.q.detach().clone(), held, call.k.shape[2], rest, tables)
+
+
+def _own_bias(bias: Tensor | Bias | None, size: int) -> Tensor | Bias | None:
+    if bias is None or isinstance(bias, Tensor) or is_dataclass(bias):
+        return _own(bias, size)
+    return _Rule(bias, tuple(_own(one, size) for one in bias.parameters))
+
+
+def _own(value: T, size: int) -> T:
+    """The same with copies of its tensors, but of those that have more entries than this."""
+    if isinstance(value, Tensor):
+        return value.detach() if value.numel() > size else value.detach().clone()  # type: ignore[return-value]
+    if isinstance(value, Frozen) or not is_dataclass(value) or isinstance(value, type):
+        return value
+    return replace(value, **{one.name: _own(getattr(value, one.name), size) for one in fields(value) if one.init})
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(one)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for one in fields(value):
+            yield from _tensors(getattr(value, one.name))
+
+
+def call_of(sight: Kernel) -> Call:
+    """The same attention as a call of headway's own."""
+    table, places = sight.mask, (None, None)
+    hides = table is not None and table.dtype == torch.bool
+    mask: Mask | None = allowed(table) if hides else None  # type: ignore[arg-type]
+    if sight.causal:
+        queries, keys = (torch.arange(x.shape[2], device=x.device)[None] for x in (sight.q, sight.k))
+        mask, places = causal() if mask is None else mask & causal(), (queries, keys)
+    bias = None if hides else table
+    return Call(sight.q, sight.k, sight.k, Softmax(), mask, *places, sight.scale, bias)

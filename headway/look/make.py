@@ -1,0 +1,137 @@
+"""A model and its input, looked at: every attention is seen in one pass, then measured and packed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from headway.look.capture import Attention, Wanted, captured
+from headway.look.lens import lens_or_why
+from headway.look.measure import BUDGET, layer_of
+from headway.look.reading.sample import Place, Sample, at_rest
+from headway.look.reading.sides import Sides, labels
+from headway.look.record import Layer, Lens, Look, Side
+
+# Logits of a whole text that may be held for the lens: 1 GB in float32.
+LOGITS = 2**28
+EVERYTHING = Wanted()
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The record, and the attentions that it was made of, one for each of its layers."""
+
+    look: Look
+    attentions: tuple[Attention, ...]
+
+
+def look_at(sample: Sample, *, wanted: Wanted = EVERYTHING, lens: bool = True) -> Look:
+    """Everything there is to see of a model on one input."""
+    return seen(sample, wanted=wanted, lens=lens).look
+
+
+def seen(sample: Sample, *, wanted: Wanted = EVERYTHING, lens: bool = True, say: Say = lambda line: None) -> Seen:
+    """The same, with the attentions: their weights can be computed again, exactly. `say` hears how far it is."""
+    with at_rest(sample.model):  # also where the lens reads a block's vectors, after the pass
+        found, said, more = _run(sample, wanted, lens)
+    _check(sample, found, wanted)
+    kept, notes = _with_something_asked(found, wanted)
+    sides = Sides(sample)
+    places = [sides.place(one) for one in kept]
+    layers = _layers(sample, kept, places, sides.all, wanted, say)
+    notes = (*sample.notes, *notes, *more)
+    look = Look(sample.title, tuple(sides.all), layers, said, notes, _subtitle(sample, layers, sides.all))
+    return Seen(look, tuple(kept))
+
+
+def _check(sample: Sample, found: Sequence[Attention], wanted: Wanted) -> None:
+    if wanted.layers is not None and len(found) < len(set(wanted.layers)):
+        asked = ", ".join(map(str, wanted.layers))
+        raise ValueError(
+            f"of the layers {asked} that were asked for, {sample.title} ran {len(found)}: count them from 0, in the "
+            "order in which they run"
+        )
+    if not found:
+        raise ValueError(
+            f"{sample.title} has no attention to look at: neither scaled_dot_product_attention nor a softmax over "
+            "scores ran in it"
+        )
+
+
+def _with_something_asked(found: Sequence[Attention], wanted: Wanted) -> tuple[list[Attention], tuple[str, ...]]:
+    """Those that have some of the rows and heads; a text may be longer than the other."""
+    first = 0 if wanted.rows is None else wanted.rows[0]
+    heads = (0,) if wanted.heads is None else wanted.heads
+    kept = [one for one in found if first < one.shape[2] and min(heads) < one.shape[1]]
+    if not kept:
+        rows, most = max(one.shape[2] for one in found), max(one.shape[1] for one in found)
+        raise ValueError(
+            f"there are heads 0 to {most - 1} and rows 0 to {rows - 1}, and none of those that were asked for"
+        )
+    left = len(found) - len(kept)
+    return kept, (f"{left} of {len(found)} layers have none of these heads and rows.",) if left else ()
+
+
+def _layers(
+    sample: Sample,
+    found: Sequence[Attention],
+    places: Sequence[Place],
+    sides: Sequence[Side],
+    wanted: Wanted,
+    say: Say,
+) -> tuple[Layer, ...]:
+    names = labels(sample.model, found, [one.kind for one in places], all_of_them=wanted.layers is None)
+    layers = []
+    for attention, place, label in zip(found, places, names, strict=True):
+        say(f"{place.kind} {label}: {len(layers) + 1} of {len(found)}")
+        made = layer_of(
+            attention, label=label, kind=place.kind, queries=place.queries, keys=place.keys, sides=sides,
+            wanted=wanted, budget=BUDGET // len(found),
+        )  # fmt: skip
+        layers.append(made)
+    return tuple(layers)
+
+
+def _run(sample: Sample, wanted: Wanted, lens: bool) -> tuple[list[Attention], Lens | None, tuple[str, ...]]:
+    """The one pass: attentions, and the vectors that the lens reads, are seen in the same."""
+    length = len(sample.sides[sample.spoken].tokens) if sample.sides else 0
+    spoken = lens and sample.logits is not None
+    if not spoken or length * sample.outputs > LOGITS:
+        with captured(sample.model, wanted=wanted) as found:
+            sample.run()
+        notes = (f"No words by layer: {length:,} x {sample.outputs:,} logits are too many.",) if spoken else ()
+        return found, None, notes
+    seen_there: list[Attention] = []
+
+    def run() -> Tensor:
+        with captured(sample.model, wanted=wanted) as found:
+            out = sample.answer()
+        seen_there.extend(found)
+        return out
+
+    said = lens_or_why(sample.model, run, side=sample.spoken, word=sample.word, places=_places(wanted, length))
+    return (seen_there, said, ()) if isinstance(said, Lens) else (seen_there, None, (said,))
+
+
+def _places(wanted: Wanted, length: int) -> list[int] | None:
+    """Where the words by layer are wanted: at the rows that were asked for, if there are such."""
+    if wanted.rows is None or wanted.rows[0] >= length:
+        return None
+    return list(range(wanted.rows[0], min(sum(wanted.rows), length)))
+
+
+def _subtitle(sample: Sample, layers: Sequence[Layer], sides: Sequence[Side]) -> str:
+    heads = sum(len(layer.heads) for layer in layers)
+    counts = [_counted(side) for side in sides[: len(sample.sides)]]
+    return f"{_some(len(layers), 'layer')}, {_some(heads, 'head')}; {', '.join(counts)}"
+
+
+def _counted(side: Side) -> str:
+    if side.grid is not None:
+        return f"{side.name} of {side.grid[0]} x {side.grid[1]} patches"
+    return f"{side.name} of {_some(len(side.tokens), 'token' if side.name != 'positions' else 'place')}"
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,113 @@
+"""How pictures for papers look: one font, thin lines, and text that every font can write."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from headway.look.picture.colours import DIVERGING, SEQUENTIAL
+from headway.page import legible
+
+SUFFIXES = (".png", ".svg", ".pdf")
+DOTS = 300  # an inch
+WIDTH = 7.0  # inches: a page of a paper
+INK, SOFT, LINE = "#1d2129", "#5c6470", "#b9c0ca"
+LONGEST = 14  # characters of a token on an axis
+UNKNOWN = "□"  # for what no font at hand can write
+# Fonts with letters that matplotlib's own lacks; those that are installed are used.
+MORE_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Noto Sans Devanagari", "Noto Sans Thai",
+              "Arial Unicode MS", "Noto Emoji", "Symbola")  # fmt: skip
+
+
+def require(path: Path, *, option: str = "--png") -> None:
+    """Refuses before any work what would make the picture fail."""
+    if find_spec("matplotlib") is None:
+        raise ValueError(f'{option} needs matplotlib: pip install "headway[plot]"')
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{option} writes {', '.join(SUFFIXES)}, not {path.name!r}")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{option} cannot write {path}: the directory {path.parent} does not exist")
+
+
+def figure(width: float, height: float, *, laid_out: bool = True) -> Any:
+    """An empty picture of so many inches, its parts put in order by matplotlib or by hand."""
+    from matplotlib.figure import Figure  # an extra, and slow to import
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    room = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0.02, hspace=0.02)
+    return Figure(figsize=(width, height), layout=room if laid_out else None)
+
+
+def saved(made: Any, path: Path) -> Path:
+    """Beside the place first, so that nothing half-written stands there."""
+    from matplotlib import rc_context
+
+    part = path.with_name(f".{path.stem}.partial{path.suffix}")
+    # Letters stay letters in a PDF or SVG, and a file is the same whenever it is made.
+    settings: dict[Any, Any] = {
+        "font.family": list(fonts()),
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,
+        "svg.hashsalt": "headway",
+    }
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
+    try:
+        with rc_context(settings):
+            made.savefig(part, dpi=DOTS, bbox_inches="tight", pad_inches=0.03, metadata=dates)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+@lru_cache
+def fonts() -> tuple[str, ...]:
+    """matplotlib's own font, and those at hand that know more letters."""
+    from matplotlib.font_manager import fontManager
+
+    installed = set(fontManager.get_font_names())
+    return ("DejaVu Sans", *(name for name in MORE_FONTS if name in installed))
+
+
+@lru_cache
+def _letters() -> frozenset[int]:
+    """Every character that one of the fonts can write."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    paths = [findfont(FontProperties(family=name)) for name in fonts()]
+    return frozenset(code for path in paths for code in get_font(path).get_charmap())
+
+
+def written(text: str, *, longest: int = LONGEST) -> str:
+    """A token as a picture can have it: what no font at hand knows is a box.
+
+    >>> written("a\\n\\U00012000")
+    'a↵□'
+    """
+    known = _letters()
+    return "".join(one if ord(one) in known else UNKNOWN for one in legible(text, longest=longest))
+
+
+def tokens(axes: Any, texts: Sequence[str], *, which: str, size: float) -> None:
+    """All tokens on an axis, or numbers where they have no room."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    shown = [written(text) for text in texts]
+    axis.set_ticks(range(len(shown)), shown, fontsize=size, parse_math=False)
+    if which == "x":
+        axes.tick_params(axis="x", labelrotation=90 if max(map(len, shown)) > 2 else 0)
+
+
+def framed(axes: Any) -> None:
+    axes.tick_params(length=2, width=0.4, color=LINE, labelcolor=INK, pad=1.5)
+    for side in axes.spines.values():
+        side.set(color=LINE, linewidth=0.5)
+
+
+@lru_cache
+def map_of(kind: str) -> Any:
+    """The colours as matplotlib takes them."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = SEQUENTIAL if kind == "sequential" else DIVERGING
+    return LinearSegmentedColormap.from_list(kind, colours, N=512)

