@@ -138,6 +138,8 @@ def going_on(run: Run) -> list[tuple[str, str]]:
     lines = [] if run.state == "finished" else [("go on with this run", f"headway train --out {place} --resume")]
     if (run.path / "model").is_dir():
         lines += [uses[run.task]] if run.task in uses else []
+        seen = "--image PICTURE" if run.task == "images" else '"A text"'
+        lines += [("what attends to what", f"headway look {place} {seen} -o look.html")]
         lines += [("measure it on other data", f"headway eval {place}/model FILE")]
         lines += [("shapes and parameters", f"headway info {place}/model")]
     return [*lines, ("beside other runs", f"headway runs {quote(str(run.path.parent))} --html runs.html")]

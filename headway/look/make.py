@@ -7,7 +7,8 @@ from torch import Tensor
 
 from headway.look.capture import Attention, Wanted, captured
 from headway.look.lens import lens_or_why
-from headway.look.measure import BUDGET, layer_of
+from headway.look.measure import BUDGET, layer_of, measured
+from headway.look.packed import Factors
 from headway.look.reading.sample import Place, Sample, at_rest
 from headway.look.reading.sides import Sides, labels
 from headway.look.record import Layer, Lens, Look, Side
@@ -40,9 +41,16 @@ def seen(sample: Sample, *, wanted: Wanted = EVERYTHING, lens: bool = True, say:
     sides = Sides(sample)
     places = [sides.place(one) for one in kept]
     layers = _layers(sample, kept, places, sides.all, wanted, say)
-    notes = (*sample.notes, *notes, *more)
+    notes = (*sample.notes, *notes, *more, *_measured_in_part(layers))
     look = Look(sample.title, tuple(sides.all), layers, said, notes, _subtitle(sample, layers, sides.all))
     return Seen(look, tuple(kept))
+
+
+def _measured_in_part(layers: Sequence[Layer]) -> tuple[str, ...]:
+    """What is to be said where a text was too long for all of its rows to be measured."""
+    counts = [layer.rows[1] for layer in layers if isinstance(layer.data, Factors)]
+    step = measured(slice(0, max(counts, default=0)))
+    return (f"Roles, measures and small maps are of every {step}th row; every row can be looked at.",) * (step > 1)
 
 
 def _check(sample: Sample, found: Sequence[Attention], wanted: Wanted) -> None:

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from headway.app import audit_section, cost_section
 from headway.app.heads import GIVEN, LONGEST, heads_of, keep_heads
 from headway.app.heads_section import FILE, kept
+from headway.app.opening import OWN
+from headway.app.report import FILE as PAGE
 from headway.app.report import report
 from headway.config.train import DataConfig, ModelChoice, Task, TrainConfig
 from headway.hub import save
@@ -115,3 +118,8 @@ def test_the_model_that_is_shown_is_the_one_exported(tmp_path: Path) -> None:
     assert json.dumps(before.layers[0].data.row(0, 5).tolist()) == json.dumps(
         heads_of(given, place).layers[0].data.row(0, 5).tolist()
     )
+
+
+def test_what_the_report_is_made_of_belongs_to_the_run() -> None:
+    """And does not keep another run from taking its place."""
+    assert {FILE, PAGE, audit_section.FILE, cost_section.FILE} <= set(OWN)

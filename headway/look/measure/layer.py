@@ -15,6 +15,7 @@ from headway.look.record import Kind, Layer, Side
 from headway.ops.mask.pairs import ALL
 
 NUMBERS = 2**20  # weights that are computed at a time
+ROWS = 2048  # of a long text, rows at even distances are measured, so many at least: all would take minutes
 
 
 @torch.no_grad()
@@ -39,15 +40,25 @@ def layer_of(
     packing = Packing(attention, parts, heads=heads, rows=rows, budget=budget)
     tally = Tally(kind, sides[queries], sides[keys])
     maps = Maps(len(heads), rows.stop - rows.start, attention.shape[3])
-    for some in _chunks(rows, NUMBERS // max(len(heads) * attention.shape[3], 1)):
+    size, step = NUMBERS // max(len(heads) * attention.shape[3], 1), 1 if packing.whole else measured(rows)
+    for some in _chunks(rows, size, step):
         weights = _weights(attention, some, heads)
         tally.add(weights, _may(parts, weights, some, heads), some)
-        maps.add(weights, some.start - rows.start)
+        maps.add(weights, some.start - rows.start, step)
         packing.add(weights, some.start - rows.start)
     return Layer(
         attention.name, label, kind, attention.mechanism, queries, keys, heads, (rows.start, rows.stop - rows.start),
         packing.done(), maps.done(), tuple(tally.measures(head) for head in range(len(heads))),
     )  # fmt: skip
+
+
+def measured(rows: slice) -> int:
+    """Of how many rows one is measured, where weights need not be packed.
+
+    >>> measured(slice(0, 4095)), measured(slice(0, 10000))
+    (1, 4)
+    """
+    return max(1, (rows.stop - rows.start) // ROWS)
 
 
 def held(attention: Attention, wanted: Wanted) -> tuple[tuple[int, ...], slice]:
@@ -71,9 +82,11 @@ def _check(attention: Attention, asking: Side, answering: Side) -> None:
         )
 
 
-def _chunks(rows: slice, size: int) -> Iterator[slice]:
-    for first in range(rows.start, rows.stop, max(size, 1)):
-        yield slice(first, min(first + max(size, 1), rows.stop))
+def _chunks(rows: slice, size: int, step: int) -> Iterator[slice]:
+    """So many rows at a time, of every `step` rows one."""
+    span = max(size, 1) * step
+    for first in range(rows.start, rows.stop, span):
+        yield slice(first, min(first + span, rows.stop), step)
 
 
 def _weights(attention: Attention, rows: slice, heads: tuple[int, ...]) -> Float[Tensor, "h l M"]:
@@ -89,7 +102,7 @@ def _may(parts: Parts | None, weights: Tensor, rows: slice, heads: tuple[int, ..
     if parts is None:
         return (weights > 0).any(0, keepdim=True)
     if parts.causal:
-        return (torch.arange(weights.shape[2]) <= torch.arange(rows.start, rows.stop)[:, None])[None]
+        return (torch.arange(weights.shape[2]) <= torch.arange(rows.start, rows.stop, rows.step)[:, None])[None]
     table = parts.allowed(rows)
     if table is None:
         return torch.ones(1, *weights.shape[1:], dtype=torch.bool)

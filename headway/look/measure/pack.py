@@ -31,6 +31,11 @@ class Packing:
             )
         self.values = None if as_parts else np.zeros(shape, np.float16)
 
+    @property
+    def whole(self) -> bool:
+        """Whether every weight is packed."""
+        return self.values is not None
+
     def add(self, weights: Float[Tensor, "h l M"], first: int) -> None:
         """Rows from `first` on, counted among those that are held."""
         if self.values is not None:

@@ -50,6 +50,28 @@ def test_rows_are_gone_through_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
         assert one.entropy == pytest.approx(other.entropy, abs=1e-12) and one.views == pytest.approx(other.views)
 
 
+def test_of_a_long_text_rows_at_even_distances_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only where weights need not be packed: every one of them would have to be computed."""
+    parts = made(table=torch.rand(1, L, M) < 0.6)
+    attention = Written(parts.weights()[None], parts)
+    whole = of(attention)
+    monkeypatch.setattr(layer, "ROWS", 4)
+    attention.asked.clear()
+    assert of(attention).measures == whole.measures and len(attention.asked[0][0]) == L
+    attention.asked.clear()
+    monkeypatch.setattr(layer, "NUMBERS", 2 * H * M)
+    found = of(attention, budget=1e3)
+    assert [row for rows, _ in attention.asked for row in rows] == [0, 3, 6, 9, 12]
+    assert isinstance(found.data, Factors) and found.data.row(1, 7) == pytest.approx(
+        attention.values[0, 1, 7], abs=1e-3
+    )
+    some = attention.values[0, :, ::3]
+    assert found.measures[2].largest == pytest.approx(some[2].amax(-1).mean().item(), abs=1e-12)
+    expected = some[1].div(some[1].max()).mul(255).round().to(torch.uint8)
+    np.testing.assert_array_equal(found.maps[1][::3], expected)
+    assert (found.maps[1][1::3] == 0).all()
+
+
 @pytest.mark.parametrize(
     "parts",
     [
