@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from headway.look.written import as_json
 from headway.train.work import Place, Work
 
 LONGEST = 48  # tokens of a text: as many as one sees at a glance
+SEEN = "Seen on the first example that was {} the training; `headway look` shows any other."
 
 
 def keep_heads(work: Work, place: Place) -> Path:
@@ -29,7 +31,9 @@ def heads_of(work: Work, place: Place) -> Look:
     examples = work.train if work.validation is None else work.validation
     inputs = examples.batch(np.array([0]), np.array([0])).inputs
     given = GIVEN[work.config.task](inputs)
-    return look_at(read(model, given, tokenizer=tokenizer, title=place.path.name))
+    sample = read(model, given, tokenizer=tokenizer, title=place.path.name)
+    note = SEEN.format("in" if work.validation is None else "held out of")
+    return look_at(replace(sample, notes=(note, *sample.notes)))
 
 
 def _tokens(inputs: Mapping[str, Tensor]) -> Given:

@@ -16,6 +16,7 @@ from headway.cli.look_patterns import Rule
 if TYPE_CHECKING:
     from headway.look.record import Look
 
+MOST = 6  # digits of a number on the command line: ranges are written out
 NOTHING = "say what to look at: headway look DIR 'a text', or a rule alone, such as headway look --mechanism local"
 
 
@@ -90,16 +91,18 @@ def look(
         The record without its arrays, instead of a table.
     """
     _writable(output, png)
+    chosen = {"--layers": layers, "--heads": heads, "--rows": rows, "--dtype": dtype}
     if rule is not None:
-        if target is not None:
-            raise ValueError("a rule is looked at without a model: leave the target out, or the options of the rule")
+        _refuse(
+            "a rule is looked at without a model", {"the target": target, "--pair": pair, "--image": image, **chosen}
+        )
         from headway.cli import look_patterns
 
         return look_patterns.rule(rule, output=output, png=png, json=json)
     if target is None:
         raise ValueError(NOTHING)
-    alone = all(one is None for one in (text, pair, image, layers, heads, rows))
-    if alone and (found := _kept(target)) is not None:
+    if text is None and pair is None and image is None and (found := _kept(target)) is not None:
+        _refuse(f"without a text of yours, {target} shows the example of its report", chosen)
         return _show(found, output, png, json)
     asked = numbers(layers, "--layers"), numbers(heads, "--heads"), _rows(rows)
     read = None if text is None else _stdin() if text == "-" else utf8(text, "the text")
@@ -117,6 +120,12 @@ def look(
             print(opened.receipt, flush=True)
         view = view_of(opened, given, wanted=wanted, lens=lens, say=_say)
     return _show(view.look, output, png, json)
+
+
+def _refuse(why: str, given: dict[str, object]) -> None:
+    """Options that nobody would read are a mistake."""
+    if unread := [name for name, value in given.items() if value is not None]:
+        raise ValueError(f"{why}: leave {', '.join(unread)} out")
 
 
 def _kept(target: str) -> "Look | None":
@@ -173,9 +182,13 @@ def plain(look: "Look") -> dict[str, Any]:
 
 def _writable(output: Path | None, png: Path | None) -> None:
     """Refuse a place before a model is loaded for it."""
+    if output is not None and png is not None and output.resolve() == png.resolve():
+        raise ValueError(f"the page and the picture cannot both be {output}: name two files")
     for path in (output, png):
         if path is None:
             continue
+        if path == Path():
+            raise ValueError("the name of the file to write is empty")
         if path.is_dir():
             raise ValueError(f"{path} is a directory: name a file in it")
         if not path.absolute().parent.is_dir():
@@ -202,6 +215,8 @@ def numbers(text: str | None, option: str) -> tuple[int, ...] | None:
         last = last or (first if "-" not in part else "")
         if not all(one.isascii() and one.isdigit() for one in (first, last)) or int(first) > int(last):
             raise ValueError(f"{option} are whole numbers and ranges of them, for example 0-3,7; not {text!r}")
+        if len(last) > MOST:
+            raise ValueError(f"{option} has {last}, and no model has so many: ask for fewer")
         found += range(int(first), int(last) + 1)
     return tuple(found)
 

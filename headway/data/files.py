@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,42 @@ def write_json(path: Path, content: object) -> None:
 
 
 def write_whole(path: Path, text: str) -> Path:
-    """Write text beside the place and move it there; whoever reads meanwhile sees the old file."""
-    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write text beside the place and move it there; whoever reads meanwhile sees the old file.
+
+    A link stays a link, and what is no file (a pipe, the terminal) is written to, not replaced.
+    """
+    if _stays(path):
+        path.write_text(text, encoding="utf-8")
+        return path
+    place = Path(os.path.realpath(path))
+    handle, made = _beside(place, path)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(made, 0o666 & ~_mask())  # a temporary file is for its owner alone, a page is not
-        os.replace(made, path)
+        os.replace(made, place)
     except BaseException:
         Path(made).unlink(missing_ok=True)
         raise
     return path
+
+
+def _stays(path: Path) -> bool:
+    """Whether something is there that another file must not take the place of."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode) or path.absolute().is_relative_to("/dev")
+    except OSError:  # nothing is there
+        return False
+
+
+def _beside(place: Path, path: Path) -> tuple[int, str]:
+    """A new file in the same directory; where that cannot be, the error names the place that was asked for."""
+    try:
+        return tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None
 
 
 def _mask() -> int:

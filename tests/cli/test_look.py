@@ -125,3 +125,22 @@ def test_of_a_run_its_own_example_is_shown(tmp_path: Path, capsys: pytest.Captur
     assert 'id="look-layer-1"' in page.read_text(encoding="utf-8") and "written:" in err
     (run / "heads.json").unlink()
     assert "it has no model yet" in looked(capsys, run, code=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gpt", TEXT, "--layers", "0-99999999999"], "--layers has 99999999999, and no model has so many"),
+        (["gpt", TEXT, "-o", "a.png", "--png", "./a.png"], "cannot both be a.png"),
+        (["gpt", TEXT, "-o", ""], "the name of the file to write is empty"),
+        (["--mechanism", "local", "--window", "2", "--heads", "3", "--pair", "x"], "leave --pair, --heads out"),
+        (["gpt", "--mechanism", "softmax"], "leave the target out"),
+        (["run", "--layers", "0"], "without a text of yours, run shows the example of its report: leave --layers out"),
+    ],
+)
+def test_options_that_nobody_reads_are_refused(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (make_run(tmp_path, "run") / "heads.json").write_text(json.dumps(as_json(example())))
+    monkeypatch.chdir(tmp_path)
+    assert said in looked(capsys, *arguments, code=2)[1]
