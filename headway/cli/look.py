@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.before import utf8
+from headway.cli.look_options import numbers, refuse, rows_of, stdin_text, writable
 from headway.cli.look_patterns import Rule
 
 if TYPE_CHECKING:
     from headway.look.record import Look
 
-MOST = 6  # digits of a number on the command line: ranges are written out
 NOTHING = "say what to look at: headway look DIR 'a text', or a rule alone, such as headway look --mechanism local"
 
 
@@ -90,10 +90,10 @@ def look(
     json
         The record without its arrays, instead of a table.
     """
-    _writable(output, png)
+    writable(output, png)
     chosen = {"--layers": layers, "--heads": heads, "--rows": rows, "--dtype": dtype}
     if rule is not None:
-        _refuse(
+        refuse(
             "a rule is looked at without a model", {"the target": target, "--pair": pair, "--image": image, **chosen}
         )
         from headway.cli import look_patterns
@@ -102,10 +102,10 @@ def look(
     if target is None:
         raise ValueError(NOTHING)
     if text is None and pair is None and image is None and (found := _kept(target)) is not None:
-        _refuse(f"without a text of yours, {target} shows the example of its report", chosen)
+        refuse(f"without a text of yours, {target} shows the example of its report", chosen)
         return _show(found, output, png, json)
-    asked = numbers(layers, "--layers"), numbers(heads, "--heads"), _rows(rows)
-    read = None if text is None else _stdin() if text == "-" else utf8(text, "the text")
+    asked = numbers(layers, "--layers"), numbers(heads, "--heads"), rows_of(rows)
+    read = None if text is None else stdin_text() if text == "-" else utf8(text, "the text")
     second = None if pair is None else utf8(pair, "--pair")
     if image is not None:
         image.open("rb").close()  # said before a model is loaded
@@ -120,12 +120,6 @@ def look(
             print(opened.receipt, flush=True)
         view = view_of(opened, given, wanted=wanted, lens=lens, say=_say)
     return _show(view.look, output, png, json)
-
-
-def _refuse(why: str, given: dict[str, object]) -> None:
-    """Options that nobody would read are a mistake."""
-    if unread := [name for name, value in given.items() if value is not None]:
-        raise ValueError(f"{why}: leave {', '.join(unread)} out")
 
 
 def _kept(target: str) -> "Look | None":
@@ -180,68 +174,7 @@ def plain(look: "Look") -> dict[str, Any]:
     return found
 
 
-def _writable(output: Path | None, png: Path | None) -> None:
-    """Refuse a place before a model is loaded for it."""
-    if output is not None and png is not None and output.resolve() == png.resolve():
-        raise ValueError(f"the page and the picture cannot both be {output}: name two files")
-    for path in (output, png):
-        if path is None:
-            continue
-        if path == Path():
-            raise ValueError("the name of the file to write is empty")
-        if path.is_dir():
-            raise ValueError(f"{path} is a directory: name a file in it")
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"cannot write {path}: the directory {path.parent} does not exist")
-        if not os.access(path.absolute().parent, os.W_OK):
-            raise ValueError(f"cannot write {path}: {path.parent} takes no files from you")
-    if png is not None:
-        from headway.look.picture import require
-
-        require(png)
-
-
-def numbers(text: str | None, option: str) -> tuple[int, ...] | None:
-    """Whole numbers and ranges of them, both ends included.
-
-    >>> numbers("0-3,7", "--layers")
-    (0, 1, 2, 3, 7)
-    """
-    if text is None:
-        return None
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        last = last or (first if "-" not in part else "")
-        if not all(one.isascii() and one.isdigit() for one in (first, last)) or int(first) > int(last):
-            raise ValueError(f"{option} are whole numbers and ranges of them, for example 0-3,7; not {text!r}")
-        if len(last) > MOST:
-            raise ValueError(f"{option} has {last}, and no model has so many: ask for fewer")
-        found += range(int(first), int(last) + 1)
-    return tuple(found)
-
-
-def _rows(text: str | None) -> range | None:
-    found = numbers(text, "--rows")
-    if found is None:
-        return None
-    if list(found) != list(range(found[0], found[-1] + 1)):
-        raise ValueError(f"--rows stand one after the other, for example 10-20; not {text!r}")
-    return range(found[0], found[-1] + 1)
-
-
 def _say(line: str) -> None:
     """Progress, for whoever watches: a long text takes a while."""
     if sys.stderr.isatty():
         print(line, file=sys.stderr, flush=True)
-
-
-def _stdin() -> str:
-    # None where the shell has closed it.
-    if sys.stdin is None:
-        raise ValueError("standard input is closed: give a text, or something to read")
-    try:
-        text = sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError:
-        raise ValueError("the text on standard input is not UTF-8") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")

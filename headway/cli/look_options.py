@@ -1,0 +1,75 @@
+"""What the options of `headway look` mean, and the refusals that come before a model is loaded."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+MOST = 6  # digits of a number on the command line: ranges are written out
+
+
+def refuse(why: str, given: Mapping[str, object]) -> None:
+    """Options that nobody would read are a mistake."""
+    if unread := [name for name, value in given.items() if value is not None]:
+        raise ValueError(f"{why}: leave {', '.join(unread)} out")
+
+
+def writable(output: Path | None, png: Path | None) -> None:
+    """Refuse a place before a model is loaded for it."""
+    if output is not None and png is not None and output.resolve() == png.resolve():
+        raise ValueError(f"the page and the picture cannot both be {output}: name two files")
+    for path in (output, png):
+        if path is None:
+            continue
+        if path == Path():
+            raise ValueError("the name of the file to write is empty")
+        if path.is_dir():
+            raise ValueError(f"{path} is a directory: name a file in it")
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"cannot write {path}: the directory {path.parent} does not exist")
+        if not os.access(path.absolute().parent, os.W_OK):
+            raise ValueError(f"cannot write {path}: {path.parent} takes no files from you")
+    if png is not None:
+        from headway.look.picture import require
+
+        require(png)
+
+
+def numbers(text: str | None, option: str) -> tuple[int, ...] | None:
+    """Whole numbers and ranges of them, both ends included.
+
+    >>> numbers("0-3,7", "--layers")
+    (0, 1, 2, 3, 7)
+    """
+    if text is None:
+        return None
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        last = last or (first if "-" not in part else "")
+        if not all(one.isascii() and one.isdigit() for one in (first, last)) or int(first) > int(last):
+            raise ValueError(f"{option} are whole numbers and ranges of them, for example 0-3,7; not {text!r}")
+        if len(last) > MOST:
+            raise ValueError(f"{option} has {last}, and no model has so many: ask for fewer")
+        found += range(int(first), int(last) + 1)
+    return tuple(found)
+
+
+def rows_of(text: str | None) -> range | None:
+    found = numbers(text, "--rows")
+    if found is None:
+        return None
+    if list(found) != list(range(found[0], found[-1] + 1)):
+        raise ValueError(f"--rows stand one after the other, for example 10-20; not {text!r}")
+    return range(found[0], found[-1] + 1)
+
+
+def stdin_text() -> str:
+    # None where the shell has closed it.
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: give a text, or something to read")
+    try:
+        text = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ValueError("the text on standard input is not UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
