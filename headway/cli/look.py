@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.before import utf8
-from headway.cli.look_options import numbers, refuse, rows_of, stdin_text, writable
+from headway.cli.look_options import check_places, numbers, refuse, rows_of, stdin_text
 from headway.cli.look_patterns import Rule
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def look(
     json
         The record without its arrays, instead of a table.
     """
-    writable(output, png)
+    check_places(output, png)
     chosen = {"--layers": layers, "--heads": heads, "--rows": rows, "--dtype": dtype}
     if rule is not None:
         refuse(

@@ -1,9 +1,10 @@
 """What the options of `headway look` mean, and the refusals that come before a model is loaded."""
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from headway.data.files import writable
 
 MOST = 6  # digits of a number on the command line: ranges are written out
 
@@ -14,21 +15,13 @@ def refuse(why: str, given: Mapping[str, object]) -> None:
         raise ValueError(f"{why}: leave {', '.join(unread)} out")
 
 
-def writable(output: Path | None, png: Path | None) -> None:
+def check_places(output: Path | None, png: Path | None) -> None:
     """Refuse a place before a model is loaded for it."""
     if output is not None and png is not None and output.resolve() == png.resolve():
         raise ValueError(f"the page and the picture cannot both be {output}: name two files")
     for path in (output, png):
-        if path is None:
-            continue
-        if path == Path():
-            raise ValueError("the name of the file to write is empty")
-        if path.is_dir():
-            raise ValueError(f"{path} is a directory: name a file in it")
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"cannot write {path}: the directory {path.parent} does not exist")
-        if not os.access(path.absolute().parent, os.W_OK):
-            raise ValueError(f"cannot write {path}: {path.parent} takes no files from you")
+        if path is not None:
+            writable(path)
     if png is not None:
         from headway.look.picture import require
 

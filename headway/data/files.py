@@ -52,6 +52,19 @@ def write_whole(path: Path, text: str) -> Path:
     return path
 
 
+def writable(path: Path) -> Path:
+    """The path, if a file can be written there; asked before the work that would be lost."""
+    if path == Path():
+        raise ValueError("the name of the file to write is empty")
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory: name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"cannot write {path}: the directory {path.parent} does not exist")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise ValueError(f"cannot write {path}: {path.parent} takes no files from you")
+    return path
+
+
 def _stays(path: Path) -> bool:
     """Whether something is there that another file must not take the place of."""
     try:

@@ -54,17 +54,23 @@ def _measured_in_part(layers: Sequence[Layer]) -> tuple[str, ...]:
 
 
 def _check(sample: Sample, found: Sequence[Attention], wanted: Wanted) -> None:
-    if wanted.layers is not None and len(found) < len(set(wanted.layers)):
-        asked = ", ".join(map(str, wanted.layers))
+    if wanted.layers is not None and len(found) < len(set(wanted.layers)) and (count := _ran(sample)):
+        asked = ", ".join(str(one) for one in wanted.layers if one >= count)
         raise ValueError(
-            f"of the layers {asked} that were asked for, {sample.title} ran {len(found)}: count them from 0, in the "
-            "order in which they run"
+            f"{sample.title} has layers 0 to {count - 1}, in the order in which they run: {asked} cannot be shown"
         )
     if not found:
         raise ValueError(
             f"{sample.title} has no attention to look at: neither scaled_dot_product_attention nor a softmax over "
             "scores ran in it"
         )
+
+
+def _ran(sample: Sample) -> int:
+    """How many attentions there are in all: those that are not wanted were not counted."""
+    with captured(sample.model, wanted=Wanted(heads=(0,), rows=(0, 1))) as found:
+        sample.run()
+    return len(found)
 
 
 def _with_something_asked(found: Sequence[Attention], wanted: Wanted) -> tuple[list[Attention], tuple[str, ...]]:
@@ -78,7 +84,8 @@ def _with_something_asked(found: Sequence[Attention], wanted: Wanted) -> tuple[l
             f"there are heads 0 to {most - 1} and rows 0 to {rows - 1}, and none of those that were asked for"
         )
     left = len(found) - len(kept)
-    return kept, (f"{left} of {len(found)} layers have none of these heads and rows.",) if left else ()
+    none = (f"{left} of {len(found)} layers have none of these heads and rows.",) if left else ()
+    return kept, (*none, *wanted.lacking(max(one.shape[1] for one in kept), max(one.shape[2] for one in kept)))
 
 
 def _layers(
@@ -131,7 +138,7 @@ def _places(wanted: Wanted, length: int) -> list[int] | None:
 
 def _subtitle(sample: Sample, layers: Sequence[Layer], sides: Sequence[Side]) -> str:
     heads = sum(len(layer.heads) for layer in layers)
-    counts = [_counted(side) for side in sides[: len(sample.sides)]]
+    counts = [_counted(side) for at, side in enumerate(sides) if at < len(sample.sides) or side.name == "positions"]
     return f"{_some(len(layers), 'layer')}, {_some(heads, 'head')}; {', '.join(counts)}"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.data.files import write_whole
+from headway.data.files import writable, write_whole
 from headway.look.capture import Attention
 from headway.look.make import Seen
 from headway.look.measure import HeadRole, roles_table
@@ -32,13 +32,13 @@ class View:
 
     def save(self, path: str | Path) -> Path:
         """Write the page: one file that asks for nothing else."""
-        return write_whole(Path(path), document(self.look))
+        return write_whole(writable(Path(path)), document(self.look))
 
     def png(self, path: str | Path, *, head: tuple[int, int] | None = None) -> Path:
         """Write a picture for a paper (.png, .svg or .pdf): all heads, or one, as (layer, head)."""
         from headway.look.picture import picture  # matplotlib is slow to import
 
-        picture(self.look, Path(path), head=head)
+        picture(self.look, writable(Path(path)), head=head)
         return Path(path)
 
     def weights(self, layer: int, head: int, rows: slice = ALL) -> Float[Tensor, "l M"]:

@@ -4,12 +4,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import headway
 from headway.app import looked
-from headway.app.looked import BY_CHANCE, RANDOM, WRITTEN, open_target
+from headway.app.looked import BY_CHANCE, RANDOM, WRITTEN, given_of, open_target, opened, wanted_of
 from headway.config.sentence import SentenceConfig
 from headway.generate import Request, generate
 from headway.models import fresh
@@ -75,6 +76,18 @@ def test_a_preset_is_random_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_pat
         open_target("builders:fails")
 
 
+def test_weights_that_do_not_fit_and_seeds_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"a seed is a whole number from 0 to 2.*, not 9223372036854775808"):
+        open_target("gpt2", seed=2**63)
+    with pytest.raises(ValueError, match="a seed is a whole number"):
+        open_target("gpt2", seed=-1)
+    monkeypatch.setattr(opened, "available", lambda: 10**11)
+    with pytest.raises(
+        ValueError, match=r"llama2-70b has 275.9 GB of weights in float32, and 100.0 GB of memory are free"
+    ):
+        open_target("llama2-70b")
+
+
 def test_a_model_of_transformers_by_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     Path("others.py").write_text(BUILDERS)
@@ -90,6 +103,10 @@ def test_a_run_is_its_model(tmp_path: Path) -> None:
     (tmp_path / "half" / "config.yaml").write_text("task: language")
     with pytest.raises(ValueError, match="has not finished"):
         open_target(str(tmp_path / "half"))
+    with pytest.raises(ValueError, match=r"go on with it by `headway train --out .*half --resume`"):
+        open_target(str(tmp_path / "half"))
+    with pytest.raises(ValueError, match=r"neither a model .* nor a run .*: name one in it, such as .*/first"):
+        open_target(str(tmp_path))
 
 
 def test_real_sentences_through_real_weights() -> None:
@@ -107,11 +124,32 @@ def test_real_sentences_through_real_weights() -> None:
 def test_what_cannot_be_looked_at() -> None:
     with pytest.raises(ValueError, match="a int cannot be looked at"):
         headway.show((3, None))
-    model, tokenizer = made.language()
-    for options, said in [
-        ({"layers": []}, "layers are counted from 0 on"),
-        ({"heads": [-1]}, "heads are counted from 0 on"),
-        ({"rows": range(0, 5, 2)}, "rows stand one after the other"),
+    for layers, heads, rows, said in [
+        ([], None, None, r"layers are counted from 0 on, and at least one is asked for, not \[\]"),
+        (None, [-1], None, "heads are counted from 0 on"),
+        (None, None, range(0, 5, 2), "rows .* stand one after the other"),
+        (None, None, range(-1, 5), "rows are counted from 0 on"),
+        (1, None, None, r"layers= are whole numbers in a list, such as \[0, 3\], not 1"),
+        (None, [0.5], None, r"heads= are whole numbers in a list, such as \[0, 3\], not \[0.5\]"),
+        (None, None, (0, 2), r"rows= is a range, such as range\(0, 8\), not \(0, 2\)"),
+        (None, None, slice(0, 2), "rows= is a range"),
     ]:
         with pytest.raises(ValueError, match=said):
-            headway.show(model, "the cat", tokenizer=tokenizer, **options)
+            wanted_of(layers, heads, rows)
+    assert wanted_of(np.array([3, 0]), None, None).layers == (0, 3)
+
+
+def test_what_cannot_be_read() -> None:
+    for given, said in [
+        ({"text": ["the", "cat"]}, r"the text is one str, not \['the', 'cat'\]: .*join a list"),
+        ({"text": b"cat"}, "the text is one str, not b'cat': decode bytes"),
+        ({"text": "a\ud800"}, "the text is not UTF-8: it holds half a character"),
+        ({"text": "a", "pair": [0.5]}, "the pair is one str"),
+        ({"text": "a", "pair": "\udfff"}, "the pair is not UTF-8"),
+        ({"text": None, "image": 3}, "image= is the path of a picture, not 3"),
+        ({"text": None, "inputs": [1, 2]}, r"inputs= is a tensor or tensors by their names, not \[1, 2\]"),
+        ({"text": None, "tokens": 3}, "tokens= are names"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            given_of(**given)
+    assert given_of("a", torch.tensor([5, 7])).pair == (5, 7)

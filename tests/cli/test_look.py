@@ -101,7 +101,7 @@ def test_a_rule_needs_no_model(capsys: pytest.CaptureFixture[str]) -> None:
         (["gpt", "a", "--layers", "3-1"], "--layers are whole numbers and ranges"),
         (["gpt", "a", "--heads", "x"], "--heads are whole numbers and ranges"),
         (["gpt", "a", "--rows", "1,3"], "--rows stand one after the other"),
-        (["gpt", "a", "--layers", "7"], "of the layers 7 that were asked for, gpt ran 0"),
+        (["gpt", "a", "--layers", "7"], "gpt has layers 0 to 1, in the order in which they run: 7 cannot be shown"),
         (["gpt", "a\udcff"], "the text is not UTF-8"),
         (["vit", "--image", "nowhere.png"], "nowhere.png: no such file"),
         (["vit", "a text"], "vit reads an image, and a text was given"),

@@ -58,6 +58,9 @@ def test_a_notebook_gets_a_frame_that_can_do_nothing_but_draw() -> None:
 def test_files(view: View, tmp_path: Path) -> None:
     assert view.save(tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert view.png(str(tmp_path / "heads.svg")).read_text(encoding="utf-8").startswith("<?xml")
-    with pytest.raises(OSError):
-        view.save(tmp_path / "no" / "page.html")
+    for write in (view.save, view.png):
+        with pytest.raises(ValueError, match=r"cannot write .*no/page.svg: the directory .*no does not exist"):
+            write(tmp_path / "no" / "page.svg")
+        with pytest.raises(ValueError, match=r"is a directory: name a file in it"):
+            write(str(tmp_path))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["heads.svg", "page.html"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from headway.app.looked.asked import given_of, wanted_of
 from headway.app.looked.opened import BY_CHANCE, RANDOM, Opened, open_target
 from headway.generate import Request, generate
 from headway.look.capture import Wanted
@@ -16,7 +17,7 @@ from headway.look.reading.foreign import NEW, WRITTEN
 from headway.look.reading.sample import at_rest
 from headway.look.view import View
 
-__all__ = ["BY_CHANCE", "RANDOM", "WRITTEN", "Opened", "open_target", "show", "view_of", "wanted_of"]
+__all__ = ["BY_CHANCE", "RANDOM", "WRITTEN", "Opened", "given_of", "open_target", "show", "view_of", "wanted_of"]
 
 
 def view_of(
@@ -76,11 +77,11 @@ def show(
     `model` is a module (ours, one of transformers with its `tokenizer`, or any other with its `inputs`), what
     `headway.load` gives, or a target: PRESET | directory | run | package.module:function. `pair` is a second text, or
     the target of a model that translates; `tokens` are names for the places of `inputs`. Layers and heads are counted
-    from 0, layers in the order in which they run.
+    from 0, layers in the order in which they run; `rows` is a range. A layer that is not there is refused, heads and
+    rows that no layer has are named in a note.
     """
-    opened = _opened(model, tokenizer, seed)
-    given = Given(text, pair, image, inputs, tokens)
-    return view_of(opened, given, wanted=wanted_of(layers, heads, rows), lens=lens)
+    given, wanted = given_of(text, pair, image, inputs, tokens), wanted_of(layers, heads, rows)
+    return view_of(_opened(model, tokenizer, seed), given, wanted=wanted, lens=lens)
 
 
 def _opened(model: Any, tokenizer: Any, seed: int) -> Opened:
@@ -94,17 +95,3 @@ def _opened(model: Any, tokenizer: Any, seed: int) -> Opened:
     inner = getattr(model, "_orig_mod", None)  # hooks do not go through what torch.compile made
     model = inner if isinstance(inner, nn.Module) else model
     return Opened(model, tokenizer, type(model).__name__)
-
-
-def wanted_of(layers: Sequence[int] | None, heads: Sequence[int] | None, rows: range | None) -> Wanted:
-    """What is asked of every attention, after a look at whether that can be asked."""
-    for name, numbers_asked in (("layers", layers), ("heads", heads), ("rows", rows)):
-        if numbers_asked is not None and (len(numbers_asked) == 0 or min(numbers_asked) < 0):
-            raise ValueError(f"{name} are counted from 0 on, and at least one is asked for, not {numbers_asked}")
-    if rows is not None and rows.step != 1:
-        raise ValueError(f"rows stand one after the other, and {rows} leaves some out")
-    return Wanted(
-        None if layers is None else tuple(sorted(set(layers))),
-        None if heads is None else tuple(sorted(set(heads))),
-        None if rows is None else (rows.start, len(rows)),
-    )

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from headway.config import nearest
+
 PLACES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 TARGETS = ("decoder_input_ids", "decoder_inputs_embeds", "tgt", "target", "trg")
 
@@ -23,6 +25,22 @@ def config_of(model: nn.Module, *names: str) -> Any:
     holders = (getattr(model, "config", None), getattr(model, "generation_config", None))
     found = (getattr(holder, name, None) for holder in holders for name in names)
     return next((one for one in found if one is not None), None)
+
+
+def check_names(model: nn.Module, inputs: Mapping[str, Any], title: str) -> None:
+    """Refuse what `forward` does not name: it would not be read. A tokenizer's types are left out without a word."""
+    names = takes(model)
+    unknown = [name for name in inputs if name not in names and name != "token_type_ids"]
+    if unknown and not names <= {"args", "kwargs"}:
+        known = sorted(names - {"args", "kwargs"})
+        raise ValueError(
+            f"{title} takes no {unknown[0]!r}{nearest(unknown[0], known)}: name inputs= as its forward does, "
+            f"such as {', '.join(_first(model))}"
+        )
+
+
+def _first(model: nn.Module) -> list[str]:
+    return list(inspect.signature(model.forward).parameters)[:3]
 
 
 def translates(model: nn.Module) -> bool:

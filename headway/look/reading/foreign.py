@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headway.look.reading.called import (
     TARGETS,
     calling,
+    check_names,
     config_of,
     logits_of,
     takes,
@@ -16,14 +17,14 @@ from headway.look.reading.called import (
     vocabulary_size,
 )
 from headway.look.reading.cutting import Cut
-from headway.look.reading.given import Given, check_length, renamed, text_of
+from headway.look.reading.given import Given, check_length, only_one, renamed, text_of
 from headway.look.reading.images import address, patches, stretched
 from headway.look.reading.pairs import target_cut, target_side
 from headway.look.reading.sample import Sample, at_rest
 from headway.look.reading.texts import ONE_OF_SEVERAL
 from headway.look.reading.vectors import positions
 from headway.look.reading.vocabulary import Vocabulary, numbers, vocabulary_of
-from headway.look.reading.where import TARGET, where
+from headway.look.reading.where import TARGET, reads_one_way, where
 from headway.look.record import Side
 
 NEW = 64  # tokens of a target that the model writes itself, at most
@@ -34,17 +35,24 @@ def read_foreign(model: nn.Module, given: Given, tokenizer: Any, title: str) -> 
     """From tensors as they are; else from an image or a text by way of the tokenizer."""
     if given.inputs is not None:
         inputs = given.inputs if isinstance(given.inputs, Mapping) else {_main(model): given.inputs}
+        if inputs is given.inputs:
+            check_names(model, inputs, title)
         return _from_tensors(model, inputs, given, tokenizer, title)
     if tokenizer is None:
-        raise ValueError(f"{title} has no tokenizer of its own: give tokenizer=, or inputs= as its forward takes them")
+        raise ValueError(
+            f"{title} has no tokenizer of its own: let the function give the model and its tokenizer (or what prepares "
+            "its images), or in Python pass tokenizer= or inputs="
+        )
     if given.image is not None:
-        return _from_tensors(model, _processed(given, tokenizer), given, None, title)
+        return _from_tensors(model, _processed(given, tokenizer, title), given, None, title)
     vocabulary, text = vocabulary_of(tokenizer), text_of(given, title)
     if translates(model):
         return _pair(model, given, vocabulary, text, title)
     pair = given.pair
     if pair is not None and not isinstance(pair, str):
         raise ValueError(f"{title} reads no target: give the pair as a text")
+    if reads_one_way(model):
+        only_one(given, title)
     cut = vocabulary.cut(text, pair)
     check_length(len(cut.ids), None, what="the text", title=title)
     side = renamed(vocabulary.side("text", cut), given.tokens)
@@ -56,12 +64,19 @@ def _main(model: nn.Module) -> str:
     return named if isinstance(named, str) and named in takes(model) else "inputs"
 
 
-def _processed(given: Given, processor: Any) -> Mapping[str, Any]:
+def _processed(given: Given, processor: Any, title: str) -> Mapping[str, Any]:
     """An image by the model's own processor, which is given in the place of the tokenizer."""
     from headway.data.image import open_picture
 
     assert given.image is not None
-    return dict(processor(images=open_picture(given.image, 3), return_tensors="pt"))
+    picture = open_picture(given.image, 3)
+    try:
+        return dict(processor(images=picture, return_tensors="pt"))
+    except Exception as error:
+        raise ValueError(
+            f"{title} comes with a {type(processor).__name__}, which makes nothing of an image: give a text, or the "
+            "model with what prepares its images"
+        ) from error
 
 
 def _keywords(model: nn.Module, cut: Cut) -> dict[str, Tensor]:

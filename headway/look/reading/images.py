@@ -1,5 +1,6 @@
 """Our own models that read an image: patches, their grid, and the picture that they see."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ from headway.look.record import Side
 from headway.page.png import data_address, png
 
 PATCHES = Place("encoder")
+PADDING = (
+    "Grids are filled up to whole windows: stage {} patches. Padding is no part of the picture, and measures and roles "
+    "count it."
+)
 EXTRA = ("[class]", "[distillation]")
 
 
@@ -33,12 +38,33 @@ def davit(model: Any, given: Given, title: str) -> Sample:
     seen = pixels_of(image, config.images)
     stages = range(len(config.depths))
     found = tuple(_stage(config, stage, seen) for stage in stages)
-    return Sample(title, model, found, lambda: model.read(image[None]), _in_stage)
+    filled = [f"{stage + 1} from {_size(config.grids[stage])} to {_size(config.padded(stage))}" for stage in stages
+              if config.grids[stage] != config.padded(stage)]  # fmt: skip
+    notes = (PADDING.format(", ".join(filled)),) if filled else ()
+    return Sample(title, model, found, lambda: model.read(image[None]), _in_stage, notes=notes)
 
 
 def _stage(config: Any, stage: int, seen: UInt8[np.ndarray, "Y X C"]) -> Side:
     grid, step = config.padded(stage), config.stride * 2**stage
-    return patches(f"image, stage {stage + 1}", grid, (), address(on_canvas(seen, (grid[0] * step, grid[1] * step))))
+    picture = address(on_canvas(seen, (grid[0] * step, grid[1] * step)))
+    return padded(patches(f"image, stage {stage + 1}", grid, (), picture), config.grids[stage])
+
+
+def padded(side: Side, real: Pair) -> Side:
+    """The side, of which only so many rows and columns are of the image; the rest stands for nothing, by name.
+
+    >>> padded(patches("image", (1, 3), (), None), (1, 2)).tokens
+    ('1,1', '1,2', 'padding 1,3')
+    """
+    assert side.grid is not None
+    columns = side.grid[1]
+    beside = {at for at in range(len(side.tokens)) if at // columns >= real[0] or at % columns >= real[1]}
+    tokens = tuple(f"padding {name}" if at in beside else name for at, name in enumerate(side.tokens))
+    return replace(side, tokens=tokens, special=tuple(sorted(beside)))
+
+
+def _size(grid: Pair) -> str:
+    return f"{grid[0]} x {grid[1]}"
 
 
 def _in_stage(attention: Known) -> Place:

@@ -19,6 +19,7 @@ class Sides:
 
     def __init__(self, sample: Sample) -> None:
         self.sample, self.all = sample, list(sample.sides)
+        self.met = frozenset[int]()  # sides that an attention has asked for
 
     def place(self, attention: Known) -> Place:
         """Where an attention belongs, with sides of its own sizes."""
@@ -32,10 +33,18 @@ class Sides:
     def _fitting(self, wanted: int, length: int) -> int:
         """The side that is wanted, or another that has as many places, or a new one of numbers."""
         if wanted < len(self.sample.sides):
-            self.all[wanted] = _with_extra(self.all[wanted], length)
+            self.all[wanted] = self._counted(wanted, length)
         order = [wanted, *range(len(self.sample.sides))]
         found = next((at for at in order if at < len(self.all) and len(self.all[at].tokens) == length), None)
         return self._added(positions(length)) if found is None else found
+
+    def _counted(self, wanted: int, length: int) -> Side:
+        """The first attention says how many places vectors have: a sequence may stand before or behind the batch."""
+        side = self.all[wanted]
+        first, self.met = wanted not in self.met, self.met | {wanted}
+        if first and side == positions(len(side.tokens)):
+            return positions(length)
+        return _with_extra(side, length)
 
     def _added(self, side: Side) -> int:
         if side not in self.all:

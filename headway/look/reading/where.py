@@ -34,6 +34,12 @@ def one_way(model: nn.Module, name: str) -> bool:
     return getattr(getattr(model, "config", None), "is_decoder", False) is True
 
 
+def reads_one_way(model: nn.Module) -> bool:
+    """Whether any part of it says that it reads from left to right."""
+    parts = (*model.modules(), getattr(model, "config", None))
+    return any(getattr(part, flag, None) is True for part in parts for flag in _ONE_WAY)
+
+
 def _module(model: nn.Module, name: str) -> nn.Module | None:
     try:
         return model.get_submodule(name)

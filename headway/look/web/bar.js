@@ -22,9 +22,15 @@
   const quoted = text => element(null, "bdi", "look-word", text);
   const strong = text => element(null, "b", "", text);
 
+  // `first` of them: tokens before the patches are none.
+  function many(count, side, first) {
+    const [, name] = first < side.extra ? ["token", "tokens"] : Look.things(side);
+    return `${count.toLocaleString("en")} ${name} alike, each`;
+  }
+
   function sentence() {
     const {layer, place, row, column, direction} = state, to = direction === "to", at = state[Look.chosen()];
-    if (at === null) return ["Point at a token, or press → to begin."];
+    if (at === null) return [`Point at a ${Look.things(Look.queries(), Look.keys())[0]}, or press → to begin.`];
     const asks = Look.queries().shown, answers = Look.keys().shown, weight = Look.between(layer, place, row, column);
     if (weight !== null) return [quoted(asks[row]), " → ", quoted(answers[column]), " ", strong(percent(weight))];
     const values = Look.values(layer, place), token = quoted((to ? asks : answers)[at]);
@@ -32,7 +38,8 @@
     const [best] = Look.top(values, 1);
     if (best === undefined) return [token, to ? " attends to nothing." : " is attended by nobody."];
     const alike = values.filter(value => values[best] - value < TIED * values[best]).length;
-    const other = alike > 1 ? alike.toLocaleString("en") + " tokens alike, each" : quoted((to ? answers : asks)[best]);
+    const others = to ? Look.keys() : Look.queries();
+    const other = alike > 1 ? many(alike, others, best) : quoted(others.shown[best]);
     const most = to ? " attends most to " : " is attended most by ";
     return [token, most, other, " ", strong(percent(values[best])), Look.partial() ? " (still reading)" : ""];
   }

@@ -68,6 +68,18 @@ Object.assign(Look, (() => {
     if (next >= 0) compare(next, 0);
   }
 
+  // The page opens at the head that stands out the most above chance: of a head that looks everywhere, or at the first
+  // token for want of anything better, there is little to see.
+  function telling() {
+    const dull = ["broad", "mixed", "first"], best = {layer: 0, place: 0};
+    let most = 0;
+    record.layers.forEach(({measures}, layer) => measures.forEach(({role, views, chance}, place) => {
+      const above = dull.includes(role) ? 0 : views[role] - chance[role];
+      if (above > most) Object.assign(best, {layer, place}), most = above;
+    }));
+    return best;
+  }
+
   let waiting = null;
   const PAUSE = 15;  // milliseconds until the next piece of a column
   // What the chosen token gives to each key, or gets from each query; null where nothing is chosen or held.
@@ -77,6 +89,11 @@ Object.assign(Look, (() => {
     const found = Look.column(layer, place, state.column);
     if (!found.done) waiting ??= setTimeout(() => { waiting = null; set({read: state.read + 1}); }, PAUSE);
     return found.values;
+  }
+  // The largest weight of the chosen token; two heads beside each other share it, so that equal colours are equal.
+  function peak() {
+    const heads = [state, ...(beside() ? [beside()] : [])].map(({layer, place}) => values(layer, place) ?? []);
+    return Math.max(0, ...heads.map(one => one[Look.top(one, 1)[0]] ?? 0));
   }
   const partial = () => state.direction === "from" && waiting !== null;
   // The weight between two tokens, or null.
@@ -94,16 +111,27 @@ Object.assign(Look, (() => {
     const {kind, label} = record.layers[at];
     return kind === "pattern" ? label : (several ? TITLES[kind] + ", layer " : "Layer ") + label;
   }
+  const ruled = record.layers.every(layer => layer.kind === "pattern");
+  // What the parts of the page are called: a rule alone has neither layers nor heads.
+  const NAMES = ruled ? {layer: "pattern", head: "pattern"} : {layer: "layer", head: "head"};
+  const TOKEN = ["token", "tokens"], PLACE = ["position", "positions"], PATCH = ["patch", "patches"];
+  const THINGS = {positions: PLACE, queries: PLACE, keys: PLACE, channels: ["channel", "channels"]};
+  // What a side is made of, one and many; of several sides the word that fits all.
+  function things(...sides) {
+    const [first, ...others] = sides.map(side => side.grid ? PATCH : THINGS[side.name] ?? TOKEN);
+    return others.every(one => one === first) ? first : TOKEN;
+  }
   const headName = (at, place) => String(record.layers[at].heads[place]);
   const alone = at => record.layers[at].kind === "pattern" && record.layers[at].heads.length === 1;
   const named = (at, place) => alone(at) ? title(at) : title(at) + ", head " + headName(at, place);
+  Object.assign(state, telling());
   state.row = usual("row");
   // A rule weighs all that it allows alike: each pair of a row has its line.
   const many = Math.max(...record.layers.map((_, at) => Look.keys(at).tokens.length));
-  const ruled = record.layers.every(layer => layer.kind === "pattern");
   if (ruled) state.threshold = Math.min(Math.floor(100 / many) / 100, state.threshold);
   return {
     chosen, opposite, limits, hover, click, move, turn, select, compare, beside, toggleCompare, alike, values, partial,
     between, title, headName, named, alone, TITLES,
+    ruled, NAMES, things, peak,
   };
 })());

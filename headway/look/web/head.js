@@ -18,7 +18,7 @@
 
   function chooser(parent, kind, head, choose) {
     const bar = element(parent, "div", "look-chooser"), layers = element(bar, "select"), heads = element(bar, "select");
-    layers.setAttribute("aria-label", "Layer");
+    layers.setAttribute("aria-label", Look.ruled ? "Pattern" : "Layer");
     heads.setAttribute("aria-label", "Head");
     if (kind === "first") compareButton(bar);
     else button(bar, "look-close", "Close", () => Look.set({other: null}));
@@ -57,9 +57,9 @@
   }
 
   const FACTS = [
-    ["role", one => one.role, "the view that stands out the most"],
+    ["role", one => one.role, Look.ruled ? "how many pairs the rule allows" : "the view that stands out the most"],
     ["entropy", one => one.entropy.toFixed(2), "1: all keys alike, 0: one key only"],
-    ["reach", one => one.reach === null ? null : one.reach.toFixed(1), "how far away the weight lies, in tokens"],
+    ["reach", one => one.reach === null ? null : one.reach.toFixed(1), "how far away the weight lies, in "],
     ["largest", one => Look.percent(one.largest), "the largest weight of a row, on average"],
   ];
   function facts(parent, head) {
@@ -71,7 +71,7 @@
       for (const [name, text, meaning] of [...FACTS, ["mechanism", () => record.layers[layer].mechanism, ""]]) {
         if (text(one) === null) continue;
         const made = element(list, "div");
-        made.title = meaning;
+        made.title = meaning + (name === "reach" ? Look.things(Look.queries(layer))[1] : "");
         element(made, "dt", "", name === "role" && record.layers[layer].kind === "pattern" ? "allows" : name);
         element(made, "dd", "", text(one)).dataset.fact = name;
       }

@@ -6,13 +6,15 @@
   const head = step => Look.select(state.layer, turned(state.place, step, Look.layer().heads.length));
   const layer = step => Look.select(turned(state.layer, step, record.layers.length), state.place);
 
+  const {NAMES} = Look, [thing] = Look.things(...record.sides);
   const KEYS = [
-    [["ArrowLeft", "ArrowRight"], "← →", "the token before, the token after", token],
-    [["[", "]"], "[ ]", "the head before, the head after", key => head(key === "[" ? -1 : 1)],
-    [["{", "}"], "{ }", "the layer before, the layer after", key => layer(key === "{" ? -1 : 1)],
+    [["ArrowLeft", "ArrowRight"], "← →", `the ${thing} before, the ${thing} after`, token],
+    [["[", "]"], "[ ]", `the ${NAMES.head} before, the ${NAMES.head} after`, key => head(key === "[" ? -1 : 1)],
+    [["{", "}"], "{ }", `the ${NAMES.layer} before, the ${NAMES.layer} after`, key => layer(key === "{" ? -1 : 1)],
     [["d"], "d", "turn around: attends to, is attended by", () => Look.turn()],
-    [["c"], "c", "compare with a second head, and stop (in the overview: with the head in focus)", Look.toggleCompare],
-    [["Enter"], "Enter", "pin the token (in the overview: choose the head)", pin],
+    [["c"], "c", `compare with a second ${NAMES.head}, and stop (in the overview: with the ${NAMES.head} in focus)`,
+      Look.toggleCompare],
+    [["Enter"], "Enter", `pin the ${thing} (in the overview: choose the ${NAMES.head})`, pin],
     [["Escape"], "Esc", "unpin, then stop comparing", escape],
     [["?"], "?", "this list", () => dialog.showModal()],
   ];
@@ -29,11 +31,12 @@
   const dialog = element(root, "dialog", "look-keys"), list = element(dialog, "dl");
   dialog.id = "look-keys";
   dialog.setAttribute("aria-label", "Keys");
-  for (const [, signs, meaning] of KEYS) {
+  for (const [[key], signs, meaning] of KEYS) {
+    if (Look.ruled && key === "[") continue;  // what has no layers is gone through by { and }
     element(list, "dt", "", signs);
     element(list, "dd", "", meaning);
   }
-  const more = "Shift and a click in the overview choose the second head. A click on a token pins it.";
+  const more = `Shift and a click in the overview choose the second ${NAMES.head}. A click on a ${thing} pins it.`;
   element(dialog, "p", "look-note", more);
   const close = element(dialog, "button", "", "Close");
   close.addEventListener("click", () => dialog.close());

@@ -14,6 +14,7 @@ Look.lines = (() => {
     const least = threshold(caption), field = element(figure, "div", "look-field");
     const left = element(field, "ol", "asks"), svg = drawing(field), right = element(field, "ol", "answers");
     let drawn = "";
+    Look.fading(field);
     for (const [list, end] of [[left, "row"], [right, "column"]]) listen(list, end);
 
     return names => {
@@ -142,7 +143,7 @@ Look.lines = (() => {
     list.addEventListener("click", event => at(event) && Look.click(end, Number(at(event).dataset.at)));
   }
   function emphasize(left, right, values) {
-    const best = values.length ? values[Look.top(values, 1)[0]] : 0;
+    const best = values.length ? Look.peak() : 0;
     for (const [list, end] of [[left, "row"], [right, "column"]]) {
       for (const made of list.querySelectorAll("[data-at]")) {
         const at = Number(made.dataset.at), answers = end !== Look.chosen();

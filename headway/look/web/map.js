@@ -7,7 +7,15 @@ Look.map = (() => {
   const within = (part, all) => Math.min(Math.max(Math.floor(part * all), 0), all - 1);
   const PATIENCE = 10, PAUSE = 120;  // milliseconds of a frame, and between two pictures
 
+  // The maps in sight, one or two, share the scale of their colours.
+  const jobs = [];
+  function refresh() {
+    const seen = jobs.slice(0, Look.beside() ? 2 : 1), largest = Math.max(...seen.map(job => job.largest));
+    for (const job of seen) if (job.painted !== largest) job.paint(largest);
+  }
+
   return (parent, head) => {
+    const at = jobs.push({largest: 0, paint: () => {}}) - 1;
     const figure = element(parent, "figure", "look-map"), caption = element(figure, "figcaption");
     element(caption, "span", "", "Map");
     const scale = element(caption, "span", "look-scale");
@@ -20,17 +28,19 @@ Look.map = (() => {
     frame.setAttribute("role", "img");
     for (const one of [top, left]) one.setAttribute("aria-hidden", "true");
     listen(frame, head);
-    let drawn = "", job = {};
+    let drawn = "";
 
     return names => {
       const {layer, place} = head(), name = layer + "/" + place;
       if (drawn !== name) {
         drawn = name;
-        job.stop = true;
+        jobs[at].stop = true;
         prepare(field, frame, top, left, layer);
         frame.setAttribute("aria-label", `Map of ${Look.named(layer, place)}; arrow keys walk through it`);
-        job = read(canvas, layer, place, largest => legend(scale, layer, largest));
-      } else if (names.has("scheme")) job.paint();
+        jobs[at] = read(canvas, layer, place, largest => legend(scale, layer, largest));
+        jobs[at].go();
+      } else if (names.has("scheme")) jobs[at].painted = null;
+      refresh();
       aim(cross, layer);
       tell(readout, layer, place);
     };
@@ -49,19 +59,24 @@ Look.map = (() => {
     for (const text of texts) element(element(list, "li"), "span", "", text).dir = "auto";
   }
 
-  // Rows in turn until the frame's time is over, then the picture, then on; `done` is told the largest weight so far.
-  function read(canvas, layer, place, done) {
+  // Rows in turn until the frame's time is over, then the picture, then on; `told` is the largest weight of its scale.
+  function read(canvas, layer, place, told) {
     const [first, count] = record.layers[layer].rows, keys = Look.keys(layer).tokens.length;
     const step = Math.ceil(count / ROWS), width = Math.min(keys, PIXELS);
     const height = Math.min(Math.ceil(count / step), PIXELS);
-    const pooled = new Float32Array(height * width), job = {stop: false};
-    let row = 0, largest = 0, next = 0;
-    job.paint = () => { Look.paint(canvas, pooled, width, largest); done(largest); };
+    const pooled = new Float32Array(height * width);
+    const job = {stop: false, largest: 0, painted: null, go: some, paint};
+    let row = 0, next = 0;
+    function paint(largest) {
+      job.painted = largest;
+      Look.paint(canvas, pooled, width, largest);
+      told(largest);
+    }
     function pool(weights, start) {
       for (let key = 0; key < keys; key++) {
         const at = start + Math.floor(key * width / keys);
         if (weights[key] > pooled[at]) pooled[at] = weights[key];
-        if (weights[key] > largest) largest = weights[key];
+        if (weights[key] > job.largest) job.largest = weights[key];
       }
     }
     function some() {
@@ -73,10 +88,10 @@ Look.map = (() => {
       if (row < count) requestAnimationFrame(some);
       if (row < count && end < next) return;
       next = end + PAUSE;
-      job.paint();
+      job.painted = null;
+      refresh();
       canvas.dataset.read = Math.min(row, count);
     }
-    some();
     return job;
   }
 

@@ -41,7 +41,7 @@
   }
 
   function said(side, at) {
-    if (at === null) return void (caption.textContent = "No token is chosen.");
+    if (at === null) return void (caption.textContent = `No ${Look.things(side)[0]} is chosen.`);
     caption.replaceChildren("The largest weights of ", element(null, "bdi", "", side.shown[at]), ` (${at})`);
   }
 

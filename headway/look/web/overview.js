@@ -19,9 +19,9 @@
     role: {title: "role", text: one => code(one.role), part: () => 0},
   };
   const LEGENDS = {
-    map: "Rows ask, columns answer. The stronger the colour, the larger the weight.",
+    map: "Rows ask, columns answer. Each map is in shades of its own largest weight.",
     entropy: "1: a row weighs all its keys alike. 0: one key has everything.",
-    reach: "How far away the weight lies, in tokens, on average.",
+    reach: `How far away the weight lies, in ${Look.things(...record.sides)[1]}, on average.`,
   };
 
   function described(layer, place) {
@@ -35,7 +35,7 @@
   select.id = "look-show";
   root.hidden = reaches.length < 2;
   root.parentElement.classList.toggle("alone", root.hidden);
-  if (record.layers.every(layer => layer.kind === "pattern")) delete SHOWN.role;
+  if (Look.ruled) delete SHOWN.role;
   for (const [name, one] of Object.entries(SHOWN)) element(select, "option", "", one.title).value = name;
   const box = element(root, "div", "look-grids");
   const hint = element(root, "p", "look-hint");
@@ -52,7 +52,7 @@
     if (several) element(box, "h3", "", Look.TITLES[kind]);
     const made = element(box, "div", "look-grid");
     made.setAttribute("role", "grid");
-    made.setAttribute("aria-label", Look.TITLES[kind] + ": layers and heads");
+    made.setAttribute("aria-label", Look.ruled ? "Patterns" : Look.TITLES[kind] + ": layers and heads");
     numbers(made, layers.map(at => record.layers[at].heads));
     for (const at of layers) row(made, at);
   }
@@ -117,7 +117,7 @@
     focused = key(layer, place);
     if (!second) return Look.select(Number(layer), Number(place));
     if (Look.compare(Number(layer), Number(place))) return;
-    hint.textContent = "It reads other tokens: the two cannot be compared.";
+    hint.textContent = `It reads other ${Look.things(...record.sides)[1]}: the two cannot be compared.`;
   }
   box.addEventListener("click", event => found(event) && choose(found(event), event.shiftKey));
   for (const kind of ["pointerover", "focusin"]) box.addEventListener(kind, event => {
@@ -146,10 +146,19 @@
     next.focus();
   }
 
+  // The head that the page opens at may lie below what the box shows.
+  function reveal(made) {
+    const area = box.getBoundingClientRect(), place = made.getBoundingClientRect();
+    if (place.bottom > area.bottom) box.scrollTop = place.top - area.top - area.height / 2;
+    if (place.right > area.right) box.scrollLeft = place.left - area.left - area.width / 2;
+  }
+
   for (const kind of Object.keys(Look.TITLES)) {
     const layers = record.layers.flatMap((layer, at) => layer.kind === kind ? [at] : []);
     if (layers.length) grid(kind, layers);
   }
+  Look.fading(box);
+  reveal(cells.get(focused));
   select.addEventListener("change", () => { shown = select.value; draw(); });
   Look.on((_, names) => {
     if (names.has("scheme")) draw();

@@ -114,7 +114,7 @@
 
   function caption(end, other) {
     const who = state[end] === null ? "–" : named(sideOf(end), state[end]);
-    const head = `${Look.title(state.layer)}, head ${Look.headName(state.layer, state.place)}`;
+    const head = Look.named(state.layer, state.place);
     parts[end].caption.textContent = (end === "row" ? "Asks: " : "Answers: ") + who;
     parts[other].caption.textContent = head + (end === "row" ? " attends to" : ", attended by");
     for (const one of ENDS) if (parts[one].list) parts[one].list.value = state[one] ?? "";
@@ -143,8 +143,8 @@
 
   // Every head of the layer, small; made anew when the weights lie over another side.
   function drawEvery(end, side, framed) {
-    parts.small.hidden = parts.small.previousSibling.hidden = !side.grid;
-    if (!side.grid) return;
+    parts.small.hidden = parts.small.previousSibling.hidden = !side.grid || Look.alone(state.layer);
+    if (parts.small.hidden) return;
     if (parts.over !== side) parts.every = makeEvery(side);
     parts.over = side;
     parts.every.forEach((one, place) => {

@@ -46,6 +46,17 @@ Object.assign(Look, (() => {
 Look.percent = value => value === 0 ? "0 %" : value < 0.0001 ? "< 0.01 %"
   : value < 0.01 ? (100 * value).toFixed(2) + " %" : (100 * value).toFixed(1) + " %";
 
+// A box that can be scrolled says so: it fades where there is more of it.
+Look.fading = box => {
+  function look() {
+    box.classList.toggle("more-above", box.scrollTop > 2);
+    box.classList.toggle("more-below", box.scrollHeight - box.scrollTop - box.clientHeight > 2);
+  }
+  const watch = new ResizeObserver(look);
+  for (const one of [box, ...box.children]) watch.observe(one);
+  box.addEventListener("scroll", look, {passive: true});
+};
+
 // An element with a class and text; text never becomes HTML.
 Look.element = (parent, name, kind = "", text = undefined) => {
   const made = document.createElement(name);

@@ -30,11 +30,12 @@ Look.text = (() => {
     const count = side.tokens.length, long = count > WINDOW, figure = element(parent, "figure", "look-block");
     const caption = element(figure, "figcaption"), part = ends[0] === "row" ? " (asks)" : " (answers)";
     element(caption, "span", "", ends.length > 1 ? side.name : side.name + part);
-    const strip = long ? overall(figure, caption, count, go) : null;
+    const strip = long ? overall(figure, caption, side, go) : null;
     const list = element(figure, "ol", "look-tokens");
     Object.assign(list, {dir: "ltr", tabIndex: -1});
     list.setAttribute("role", "listbox");
-    list.setAttribute("aria-label", "Tokens of the " + side.name);
+    const [, things] = Look.things(side);
+    list.setAttribute("aria-label", things === side.name ? things : `${things} of the ${side.name}`);
     let start = 0, boxes = [], last = null;
 
     function go(to) {
@@ -80,7 +81,7 @@ Look.text = (() => {
   }
 
   function shade(boxes, values, start) {
-    const best = values ? Look.top(values, NUMBERS) : [], largest = values && best.length ? values[best[0]] : 0;
+    const best = values ? Look.top(values, NUMBERS) : [], largest = values ? Look.peak() : 0;
     boxes.forEach((box, place) => {
       const at = start + place, weight = values ? values[at] || 0 : 0;
       // Few steps: boxes whose shade stays need not be styled anew.
@@ -115,14 +116,15 @@ Look.text = (() => {
   }
 
   // The whole of a long text in one line of pixels, and the way through it.
-  function overall(figure, caption, count, go) {
+  function overall(figure, caption, side, go) {
+    const count = side.tokens.length, [, things] = Look.things(side);
     const tools = element(caption, "span", "look-pages"), back = element(tools, "button", "", "‹");
     const range = element(tools, "span"), on = element(tools, "button", "", "›");
     const strip = element(figure, "div", "look-strip"), canvas = element(strip, "canvas"), mark = element(strip, "i");
     let here = null;
     mark.style.width = 100 * WINDOW / count + "%";
-    back.setAttribute("aria-label", "Earlier tokens");
-    on.setAttribute("aria-label", "Later tokens");
+    back.setAttribute("aria-label", "Earlier " + things);
+    on.setAttribute("aria-label", "Later " + things);
     back.addEventListener("click", () => go(here - WINDOW));
     on.addEventListener("click", () => go(here + WINDOW));
     strip.addEventListener("click", event => {
@@ -133,7 +135,7 @@ Look.text = (() => {
       if (here !== start) {
         here = start;
         const [from, last, all] = [start, start + WINDOW - 1, count].map(one => one.toLocaleString("en"));
-        range.textContent = `tokens ${from}–${last} of ${all}`;
+        range.textContent = `${things} ${from}–${last} of ${all}`;
         mark.style.left = 100 * start / count + "%";
       }
       const width = Math.min(count, STRIP), pooled = new Float32Array(width);
@@ -141,7 +143,7 @@ Look.text = (() => {
         const pixel = Math.floor(at * width / count);
         if (value > pooled[pixel]) pooled[pixel] = value;
       });
-      Look.paint(canvas, pooled, width, Math.max(...pooled, PALE));
+      Look.paint(canvas, pooled, width, Math.max(Look.peak(), PALE));
     };
   }
 })();

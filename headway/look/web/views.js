@@ -37,11 +37,14 @@
     tiles.set(layer + "/" + place, {one, button});
   }
 
+  // Three digits at the most: 34, 3.4, 0.34.
+  const brief = value => value === 0 ? "0" : value.toFixed(value < 0.995 ? 2 : value < 9.95 ? 1 : 0);
+
   function draw() {
     const view = chooser.value, largest = Math.max(...heads.map(one => one.shares[view] ?? 0));
     for (const {one, button} of tiles.values()) {
       const share = one.shares[view], known = share !== undefined, chance = one.chances[view];
-      button.textContent = known ? (100 * share).toFixed(0) : "–";
+      button.textContent = known ? brief(100 * share) : "–";
       button.title = `${Look.title(one.layer)}, head ${one.head}: `
         + (known ? `${percent(share)} ${view}` : "not measured")
         + (known && chance !== undefined ? `, ${percent(chance)} by chance` : "");

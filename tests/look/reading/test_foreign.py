@@ -1,7 +1,10 @@
 """Other people's models: their tokens, which attention is which, and weights as they themselves give them."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from headway.look.capture import Wanted
@@ -62,6 +65,15 @@ def test_a_module_of_torch_with_names_for_its_places() -> None:
     assert sizes == [("encoder", 5, 5), ("decoder", 7, 7), ("cross", 7, 5)]
 
 
+def test_a_sequence_before_its_batch() -> None:
+    attention = nn.MultiheadAttention(12, 3)
+    inputs = {name: torch.randn(count, 1, 12) for name, count in (("query", 5), ("key", 7), ("value", 7))}
+    look = look_at(read(attention, Given(inputs=inputs)))
+    assert look.subtitle == "1 layer, 3 heads; positions of 5 places, positions of 7 places"
+    look = look_at(read(nn.TransformerEncoderLayer(12, 3, 13), Given(inputs=torch.randn(5, 2, 12))))
+    assert [len(side.tokens) for side in look.sides] == [5]
+
+
 class Joined(nn.Module):
     """Sees two tokens more than it was given."""
 
@@ -80,11 +92,27 @@ def test_places_that_nobody_has_named_get_numbers() -> None:
     assert (look.layers[0].queries, look.layers[0].keys) == (1, 1)
 
 
+def test_a_tokenizer_makes_nothing_of_an_image(tmp_path: Path) -> None:
+    Image.new("RGB", (7, 5)).save(tmp_path / "a.png")
+    with pytest.raises(ValueError, match=r"comes with a .*Tokenizer.*, which makes nothing of an image: give a text"):
+        read(theirs("gpt2"), Given(image=tmp_path / "a.png"), tokenizer=pieces("gpt2"))
+
+
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="Sequential has no attention to look at"):
         look_at(read(nn.Sequential(nn.Linear(3, 3)), Given(inputs=torch.randn(2, 3))))
-    with pytest.raises(ValueError, match="has no tokenizer of its own: give tokenizer=, or inputs="):
+    with pytest.raises(ValueError, match=r"let the function give the model and its tokenizer .*, or in Python pass"):
         read(theirs("gpt2"), Given("a"))
+    with pytest.raises(ValueError, match="GPT2LMHeadModel reads one text: leave the pair out"):
+        read(theirs("gpt2"), Given("the cat", "a dog"), tokenizer=pieces("gpt2"))
+    assert read(theirs("bert"), Given("the cat", "a dog"), tokenizer=pieces("bert")).sides[0].tokens
+    with pytest.raises(
+        ValueError, match="GPT2LMHeadModel takes no 'foo': name inputs= as its forward does, such as in"
+    ):
+        read(theirs("gpt2"), Given(inputs={"foo": torch.tensor([[1, 2]])}))
+    named = {"input_ids": torch.tensor([[1, 2]]), "atention_mask": torch.ones(1, 2)}
+    with pytest.raises(ValueError, match=r"takes no 'atention_mask' .did you mean attention_mask"):
+        read(theirs("gpt2"), Given(inputs=named))
     with pytest.raises(ValueError, match=r"the text has \d+ tokens, and GPT2LMHeadModel has positions for 29: shorten"):
         look_at(read(theirs("gpt2"), Given("the cat " * 31), tokenizer=pieces("gpt2")))
     with pytest.raises(ValueError, match="no token that GPT2LMHeadModel could read"):

@@ -52,12 +52,22 @@ def test_only_what_is_asked_keeps_its_number() -> None:
     assert (layer.label, layer.heads, layer.rows) == ("2", (0, 2), (1, 2))
     assert look.lens is not None and look.lens.places == (1, 2)
     for wanted, said in [
-        (Wanted((2, 3)), "of the layers 2, 3 that were asked for, Language ran 1"),
+        (Wanted((2, 3, 5)), "Language has layers 0 to 2, in the order in which they run: 3, 5 cannot be shown"),
         (Wanted(heads=(3,)), "heads 0 to 2 and rows 0 to 5"),
         (Wanted(rows=(6, 1)), "heads 0 to 2 and rows 0 to 5"),
     ]:
         with pytest.raises(ValueError, match=said):
             look_at(sample, wanted=wanted)
+
+
+def test_heads_and_rows_that_no_layer_has_are_named() -> None:
+    model, tokenizer = made.language()
+    look = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), wanted=Wanted(None, (0, 7), (1, 100)))
+    assert [(one.heads, one.rows) for one in look.layers] == [((0,), (1, 2))] * 2
+    said = ("Layers have heads 0 to 2: 7 is not there.", "Layers have rows 0 to 2: 3 to 100 are not there.")
+    assert look.notes == said
+    whole = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), wanted=Wanted(None, (0, 2), (0, 3)))
+    assert whole.notes == ()
 
 
 def test_a_pair_has_types_and_changes_what_is_seen() -> None:
@@ -105,7 +115,7 @@ def test_rows_of_the_longer_text_alone() -> None:
     sample = read(model, Given("the cat sat on", "a"), tokenizer=tokenizer)
     look = look_at(sample, wanted=Wanted(rows=(3, 2)))
     assert [one.kind for one in look.layers] == ["encoder", "encoder"]
-    assert look.notes == ("4 of 6 layers have none of these heads and rows.",)
+    assert look.notes == ("4 of 6 layers have none of these heads and rows.",), "the source has these rows"
 
 
 def picture(path: Path, rows: int, columns: int) -> np.ndarray:
@@ -138,6 +148,11 @@ def test_davit_has_a_grid_for_each_stage_and_channels(tmp_path: Path) -> None:
         ("image, stage 2", (6, 3)),
     ]
     assert [len(side.tokens) for side in look.sides[2:]] == [3, 5], "channels of a group"
+    first, second = look.sides[:2]
+    assert first.tokens[4:7] == ("1,5", "padding 1,6", "2,1") and first.tokens[7 * 6] == "padding 8,1"
+    assert [len(side.special) for side in (first, second)] == [9 * 6 - 7 * 5, 6 * 3 - 4 * 3]
+    (note,) = look.notes
+    assert "stage 1 from 7 x 5 to 9 x 6, 2 from 4 x 3 to 6 x 3 patches" in note
     assert [(one.kind, one.label, one.queries) for one in look.layers] == [
         ("encoder", "0", 0), ("channels", "0", 2), ("encoder", "1", 1), ("channels", "1", 3),
     ]  # fmt: skip

@@ -193,7 +193,8 @@ def test_views_are_numbers_that_can_be_read(chromium: Any, pages: dict[str, Path
     measures = [one for layer in LOOKS["text"].layers for one in layer.measures]
     with Opened(chromium, pages["text"], dark=dark) as seen:
         seen.page.locator("#look-roles select").select_option("same word")
-        assert texts(seen.page, "#look-roles .views td") == [f"{100 * one.views['same word']:.0f}" for one in measures]
+        shares = [100 * one.views["same word"] for one in measures]
+        assert texts(seen.page, "#look-roles .views td") == [f"{one:.{int(one < 9.95)}f}" for one in shares]
         tiles = seen.page.locator("#look-roles .views button")
         shades = tiles.evaluate_all("all => new Set(all.map(one => getComputedStyle(one).backgroundColor)).size")
         assert shades > 5 and tiles.evaluate_all(CONTRAST) >= 4.5
@@ -308,6 +309,7 @@ def test_patches_by_keys_and_the_heads_beside_each_other(chromium: Any, pages: d
 def test_who_attends_to_a_patch(chromium: Any, pages: dict[str, Path]) -> None:
     look, token = LOOKS["bare"], 1 + 2 * 11 + 3
     with Opened(chromium, pages["bare"]) as seen:
+        chosen(seen.page, layer=0, place=0)
         _over(seen.page, "#look-patches-column", (2, 3), (7, 11))
         state = settled(seen.page)
         assert (state["direction"], state["column"]) == ("from", token)
