@@ -21,6 +21,7 @@ DRAWN = {
     "patterns-grid.png": ["--patterns", "textbook", "--grid", "6x6"],
     "davit.png": ["--patterns", "davit", "--grid", "6x6"],
     "sinusoidal.png": ["--positions", "sinusoidal", "--length", "64", "--width", "64"],
+    "softmax.png": ["--softmax=-1,0,2,0.5,-2"],
 }
 
 

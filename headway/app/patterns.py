@@ -76,6 +76,12 @@ def positions(kind: str, said: dict[str, Any]) -> Embedding:
     return embedding(kind, **said)
 
 
+def softmax(scores: tuple[float, ...]) -> Embedding:
+    from headway.look.pattern.jacobian import softmax_drawn
+
+    return softmax_drawn(scores)
+
+
 def described_positions(made: Embedding) -> dict[str, Any]:
     """The numbers of an embedding as JSON."""
     from headway.look.pattern.positions import Heat

@@ -57,6 +57,7 @@ def look(
         headway look vit/ --image cat.png --layers 10,11 --png heads.png
         headway look mypackage.models:build "A text" --json
         headway look --mechanism local --window 4 --length 24
+        headway look --softmax=-3,1,100,5,-1
 
     Parameters
     ----------
@@ -154,12 +155,12 @@ def _print(look: "Look", *, json: bool, drawn: bool) -> None:
         return
     for note in look.notes:
         print(note, file=sys.stderr)
+    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 160))
     if drawn:
         print(f"{look.title}: {look.subtitle}", end="\n\n")
-        width = shutil.get_terminal_size((100, 24)).columns
-        print(draw(look, width=max(40, min(width, 160)), colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        print(draw(look, width=width, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
         print()
-    print(heads_table(roles_table(look)))
+    print(heads_table(roles_table(look), width=width))
 
 
 def plain(look: "Look") -> dict[str, Any]:

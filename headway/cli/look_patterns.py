@@ -16,7 +16,7 @@ MASKS = (
     "everything, causal, window, dilated, tiles, selected, global-tokens, segments, packed, padding, "
     "allowed (a table of yours)"
 )
-KINDS = ("mechanism", "mask", "patterns", "positions")
+KINDS = ("mechanism", "mask", "patterns", "positions", "softmax")
 SIZES = ("width", "bias_heads", "base", "buckets", "max_distance")  # of embeddings of positions alone
 
 
@@ -32,6 +32,9 @@ class Rule:
     mask: Annotated[str | None, _help(f"{MASKS}, or all.")] = None
     patterns: Annotated[str | None, _help("textbook (its six patterns) or davit (its two attentions).")] = None
     positions: Annotated[str | None, _help("sinusoidal, grid, rotary, alibi or relative.")] = None
+    softmax: Annotated[
+        str | None, Parameter(help="Scores: their weights and Jacobian.", group=GROUP, allow_leading_hyphen=True)
+    ] = None
     length: Annotated[int | None, _help("Queries, and keys where --keys says nothing else; 24.")] = None
     keys: Annotated[int | None, _help("Another number of keys, as between two texts.")] = None
     grid: Annotated[str | None, _help("Rows x columns of patches, as 6x6.")] = None
@@ -39,7 +42,9 @@ class Rule:
     window: Annotated[str | None, _help("Keys at a distance below this; on a grid also as 2x3.")] = None
     dilation: Annotated[str | None, _help("Only every such key of the window.", "--dilation", "--step")] = None
     tile: Annotated[str | None, _help("The side of windows that do not overlap.")] = None
-    selected: Annotated[str | None, _help("Positions that see all and are seen by all, as 0,5.")] = None
+    selected: Annotated[
+        str | None, _help("Positions that see all and are seen by all, as 0,5; patches count row by row.")
+    ] = None
     global_tokens: Annotated[int | None, _help("So many extra tokens see all and are seen by all.")] = None
     segments: Annotated[str | None, _help("Lengths of the texts in one row, as 5,7,3.")] = None
     lengths: Annotated[str | None, _help("Real keys of each row of a batch, as 5,7; the others are padding.")] = None
@@ -65,7 +70,8 @@ def rule(rule: Rule, *, output: Path | None = None, png: Path | None = None, jso
         from headway.look.picture.style import require
 
         require(png)
-    return (_positions if kinds[0] == "positions" else _patterns)(rule, kinds[0], output=output, png=png, json=json)
+    ways = {"positions": _positions, "softmax": _softmax}
+    return ways.get(kinds[0], _patterns)(rule, kinds[0], output=output, png=png, json=json)
 
 
 def _patterns(rule: Rule, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
@@ -94,12 +100,31 @@ def _positions(rule: Rule, kind: str, *, output: Path | None, png: Path | None, 
     from headway.app import patterns as job
 
     names = {"length", "grid", "causal"}
-    others = [one.name for one in fields(rule) if one.name not in {*KINDS, *names, *SIZES}]
-    if strange := [name for name in others if getattr(rule, name) is not None]:
-        raise ValueError(f"{_written(strange[0])} belongs to mechanisms and masks, not to --positions: leave it out")
+    _only({*names, *SIZES}, rule, kind, "mechanisms and masks")
     asked = {"length": rule.length, "grid": _pair(rule.grid), "causal": rule.causal or None, **_sizes(rule)}
     assert rule.positions is not None
     made = job.positions(rule.positions, {name: value for name, value in asked.items() if value is not None})
+    return _numbers_drawn(made, output=output, png=png, json=json)
+
+
+def _softmax(rule: Rule, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+    from headway.app import patterns as job
+
+    _only(set(), rule, kind, "other rules")
+    assert rule.softmax is not None
+    return _numbers_drawn(job.softmax(_scores(rule.softmax)), output=output, png=png, json=json)
+
+
+def _only(known: set[str], rule: Rule, kind: str, owners: str) -> None:
+    """Refuse sizes that the rule would not read."""
+    others = [one.name for one in fields(rule) if one.name not in {*KINDS, *known}]
+    if strange := [name for name in others if getattr(rule, name) not in (None, False)]:
+        raise ValueError(f"{_written(strange[0])} belongs to {owners}, not to --{kind}: leave it out")
+
+
+def _numbers_drawn(made: Any, *, output: Path | None, png: Path | None, json: bool) -> int:
+    from headway.app import patterns as job
+
     if png is not None:
         _told(job.write_positions_picture(made, png))
     if output is not None:
@@ -150,7 +175,7 @@ def _extent(name: str, text: str | None) -> int | tuple[int, int] | None:
     if not (found := re.fullmatch(r"\s*(\d+)(?:\s*[x×X]\s*(\d+))?\s*", text)) or 0 in (
         int(one or 1) for one in found.groups()
     ):
-        raise ValueError(f"--{name} is a whole number of at least 1, on a grid also two as 2x3, not {text!r}")
+        raise ValueError(f"{_written(name)} is a whole number of at least 1, on a grid also two as 2x3, not {text!r}")
     return int(found[1]) if found[2] is None else (int(found[1]), int(found[2]))
 
 
@@ -166,8 +191,19 @@ def _numbers(name: str, text: str | None) -> tuple[int, ...] | None:
     return tuple(int(one) for one in text.split(","))
 
 
+def _scores(text: str) -> tuple[float, ...]:
+    """
+    >>> _scores("-3, 1,100")
+    (-3.0, 1.0, 100.0)
+    """
+    try:
+        return tuple(float(one) for one in text.split(","))
+    except ValueError:
+        raise ValueError(f"--softmax is numbers with commas between, as -3,1,100,5,-1, not {text!r}") from None
+
+
 def _written(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return f"--{name.replace('_', '-')}" + (" (--step)" if name == "dilation" else "")
 
 
 def _told(path: Path) -> None:

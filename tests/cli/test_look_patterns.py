@@ -40,6 +40,22 @@ def test_lists_and_grids_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)[0]["pattern"] == ["111", "100", "100"]
 
 
+def test_patches_are_named_by_row_and_column_from_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure = tmp_path / "grid.svg"
+    options = ("--grid", "3x5", "--selected", "0,7")
+    _, out, _ = run(capsys, "--mechanism", "local", "--window", "2x1", *options, "--png", str(figure))
+    assert "or one of them is 1,1 or 2,3. " in out
+    drawn = figure.read_text(encoding="utf-8")
+    assert ">1,1</text>" in drawn and ">3,5</text>" in drawn and ">0,0</text>" not in drawn
+    _, out, _ = run(capsys, "--mask", "selected", *options)
+    assert "i or j is one of 1,1 and 2,3. " in out
+    run(capsys, "--positions", "grid", "--grid", "3x5", "--png", str(figure))
+    _, out, _ = run(capsys, "--positions", "grid", "--grid", "3x5")
+    assert "p · p of patch 2,3 and all" in out
+    drawn = figure.read_text(encoding="utf-8")
+    assert ">1,1</text>" in drawn and ">3,5</text>" in drawn
+
+
 def test_page_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, figure = tmp_path / "six.html", tmp_path / "six.svg"
     code, _, err = run(capsys, "--patterns", "textbook", "--length", "7", "-o", str(page), "--png", str(figure))
@@ -75,6 +91,10 @@ def test_positions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--mask", "causal", "-o", "/nowhere/page.html"], "does not exist"),
         (["--mask", "causal", "--png", "a.gif"], "--png writes .png, .svg, .pdf"),
         (["--mask", "allowed", "--table", "/nowhere.csv"], "no such file"),
+        (["--mechanism", "local", "--window", "9" * 20], "--window is at most 1,048,576, not 99,999"),
+        (["--mask", "dilated", "--step", "0"], "--dilation (--step) is a whole number of at least 1"),
+        (["--mechanism", "softmax", "--step", "2"], "--dilation (--step) is no option of --mechanism softmax"),
+        (["--positions", "sinusoidal", "--base", "inf"], "--base is from 0.001 to 1e30, not inf"),
     ],
 )
 def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,3 +105,18 @@ def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture
 def test_help_needs_no_torch() -> None:
     program = "import sys, headway.cli.look_patterns; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_a_softmax_of_scores(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["look", "--softmax=-3,1,100,5,-1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert f"{found['parts'][1]['values'][2][2]:.5e}" == "5.63774e-42"
+    page = tmp_path / "softmax.html"
+    assert main(["look", "--softmax", "-1,2", "-o", str(page)]) == 0 and "Jacobian" in page.read_text(encoding="utf-8")
+    for words, said in (
+        (["--softmax", "1,x"], "--softmax is numbers with commas between"),
+        (["--softmax", "1"], "2 to 64 finite scores"),
+        (["--softmax", "1,2", "--window", "3"], "--window belongs to other rules, not to --softmax"),
+        (["--softmax", "1,2", "--mask", "causal"], "one rule is drawn at a time"),
+    ):
+        assert main(["look", *words]) == 2 and said in capsys.readouterr().err

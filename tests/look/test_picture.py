@@ -93,6 +93,16 @@ def test_attention_over_a_picture(tmp_path: Path) -> None:
     assert np.allclose(seen(look.layers[0], 1, side), (row / row.max()).reshape(2, 3))
 
 
+def test_marks_of_a_small_scale_do_not_overlap(tmp_path: Path) -> None:
+    names = tuple(f"{row},{column}" for row in range(1, 6) for column in range(1, 14))
+    sides = Side("text", ("a", "b", "c")), Side("image", names, grid=(5, 13))
+    look = Look("x", sides, (layer(2, 3, 3), layer(2, 65, 65, sides=(1, 1))))
+    few = picture(look, tmp_path / "few.svg", head=(0, 1)).read_text(encoding="utf-8")
+    assert ">0 %</text>" in few and ">1 %</text>" not in few and ">10 %</text>" in few
+    grid = picture(look, tmp_path / "grid.svg", head=(1, 1)).read_text(encoding="utf-8")
+    assert ">1,1</text>" in grid and ">5,13</text>" in grid and ">64</text>" not in grid
+
+
 def test_patterns_and_positions(tmp_path: Path) -> None:
     wide = size(picture(look_of("x", masks("window", Asked(length=6))), tmp_path / "row.png"))
     grid = look_of("x", mechanisms("local", Asked(grid=(2, 3), global_tokens=1)))
@@ -102,6 +112,14 @@ def test_patterns_and_positions(tmp_path: Path) -> None:
     assert "80 % of pairs" in (tmp_path / "cross.svg").read_text()
     positions_picture(positions("alibi", length=11), tmp_path / "alibi.png")
     assert size(tmp_path / "alibi.png")[0] > 1500
+
+
+def test_letters_of_a_further_font_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """matplotlib warns of a letter that the fonts of a text lack, and a warning fails here."""
+    monkeypatch.setattr("headway.look.picture.style.fonts", lambda: ("DejaVu Sans", "STIXGeneral"))
+    monkeypatch.setattr("headway.look.picture.style._letters", lambda: {ord("a"), 0x1D81})
+    look = Look("x", (Side("text", ("a", "\u1d81")),), (layer(2, 2, 2),))
+    assert written("\u1d81") == "\u1d81" and picture(look, tmp_path / "a.png", head=(0, 1)).exists()
 
 
 def test_letters_that_no_font_has_are_boxes() -> None:

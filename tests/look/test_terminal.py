@@ -90,6 +90,16 @@ def test_texts_are_cut_to_columns() -> None:
     assert fitted("日本語", 4) == "日… " and fitted("abc", 3) == "abc" and fitted("abcd", 3) == "ab…"
 
 
+def test_table_of_heads_within_a_width() -> None:
+    row = {"layer": 0, "label": "10", "kind": "decoder", "head": 3, "role": "begin of word", "share": 0.5}
+    rows = [row | {"chance": 0.25, "entropy": 0.5, "reach": 1.5}]
+    assert max(map(len, heads_table(rows).splitlines())) > 53
+    drawn = heads_table(rows, width=40).splitlines()
+    assert max(map(len, drawn)) <= 40 and drawn[0].split() == ["layer", "head", "role", "share"]
+    assert drawn[-1] == "no room for chance, entropy, reach"
+    assert heads_table(rows, width=63) == heads_table(rows)
+
+
 def test_table_of_heads() -> None:
     rows = [
         {"layer": 0, "label": "1", "kind": "decoder", "head": 10, "role": "previous", "share": 0.5, "reach": None},

@@ -9,6 +9,7 @@ Pair = tuple[int, int]
 
 LENGTH, WINDOW, NEAR, TILE, DILATION, GLOBAL, CHANNELS, GROUPS = 24, 4, 2, 6, 2, 2, 24, 3  # where nothing is said
 MOST = 2**24  # pairs of one pattern
+LARGEST = 2**20  # of a window, a step or a tile
 LONG = 32  # a side of the grid that prices are told for too; so many times itself on a sequence
 
 
@@ -39,10 +40,10 @@ class Asked:
 
 def option(name: str) -> str:
     """
-    >>> option("global_tokens")
-    '--global-tokens'
+    >>> option("global_tokens"), option("dilation")
+    ('--global-tokens', '--dilation (--step)')
     """
-    return f"--{name.replace('_', '-')}"
+    return f"--{name.replace('_', '-')}" + (" (--step)" if name == "dilation" else "")
 
 
 def refuse_strangers(asked: Asked, taken: Iterable[str], what: str, owners: Mapping[str, Iterable[str]]) -> None:
@@ -56,8 +57,7 @@ def settled(asked: Asked) -> Asked:
     """The same with a size for everything that the rules may need."""
     length = _length(asked)
     keys = length if asked.keys is None else _at_least(1, asked.keys, "keys")
-    if length * keys > MOST:
-        raise ValueError(f"{length:,} x {keys:,} pairs are more than a page can hold: take a --length of at most 4,096")
+    _refuse_large(length, keys, asked)
     if asked.grid is not None and keys != length:
         raise ValueError(f"--grid has as many keys as queries: leave --keys {keys} out")
     other = length // 2 if asked.grid is None else min(1, asked.grid[0] - 1) * asked.grid[1] + asked.grid[1] * 3 // 4
@@ -67,16 +67,43 @@ def settled(asked: Asked) -> Asked:
         asked,
         length=length,
         keys=keys,
-        window=asked.window or (WINDOW if asked.grid is None else NEAR),
-        dilation=asked.dilation or DILATION,
-        tile=asked.tile or (TILE if asked.grid is None else NEAR),
+        window=_extent(asked, "window") or (WINDOW if asked.grid is None else NEAR),
+        dilation=_extent(asked, "dilation") or DILATION,
+        tile=_extent(asked, "tile") or (TILE if asked.grid is None else NEAR),
         selected=_selected(asked, length, (0, other)),
         global_tokens=_at_least(1, GLOBAL if asked.global_tokens is None else asked.global_tokens, "global_tokens"),
         segments=asked.segments or parts,
-        lengths=asked.lengths or (-(-2 * keys // 3),),
+        lengths=_lengths(asked, keys) or (-(-2 * keys // 3),),
         channels=_at_least(1, CHANNELS if asked.channels is None else asked.channels, "channels"),
         groups=_at_least(1, GROUPS if asked.groups is None else asked.groups, "groups"),
     )
+
+
+def _refuse_large(length: int, keys: int, asked: Asked) -> None:
+    extra, channels = asked.global_tokens or 0, asked.channels or 0
+    if (length + extra) * (keys + extra) > MOST:
+        way = "take fewer --global-tokens" if length * keys <= MOST else "take a --length of at most 4,096"
+        raise ValueError(f"{length + extra:,} x {keys + extra:,} pairs are more than a page can hold: {way}")
+    if channels**2 > MOST:
+        raise ValueError(f"--channels is at most 4,096, not {channels:,}")
+
+
+def _extent(asked: Asked, name: str) -> int | Pair | None:
+    """A window, a step or a tile as it was said; two sides need a grid."""
+    said: int | Pair | None = getattr(asked, name)
+    if isinstance(said, tuple) and asked.grid is None:
+        raise ValueError(f"{option(name)} {said[0]}x{said[1]} has two sides: give --grid too, for example --grid 6x6")
+    for size in said if isinstance(said, tuple) else () if said is None else (said,):
+        _at_least(1, size, name)
+        if size > LARGEST:
+            raise ValueError(f"{option(name)} is at most {LARGEST:,}, not {size:,}")
+    return said
+
+
+def _lengths(asked: Asked, keys: int) -> tuple[int, ...] | None:
+    if asked.lengths is not None and max(asked.lengths, default=0) > keys:
+        raise ValueError(f"--lengths {max(asked.lengths):,} does not fit into {keys:,} keys: give at most {keys:,}")
+    return asked.lengths
 
 
 def _length(asked: Asked) -> int:
@@ -117,6 +144,15 @@ def folded(length: int) -> Pair:
     """
     rows = next(side for side in range(isqrt(length), 0, -1) if length % side == 0)
     return rows, length // rows
+
+
+def patch(place: int, grid: Pair | None) -> str:
+    """A position as it is named: on a grid by row and column from 1, else by its number.
+
+    >>> patch(7, (6, 6)), patch(7, None)
+    ('2,2', '7')
+    """
+    return str(place) if grid is None else f"{place // grid[1] + 1},{place % grid[1] + 1}"
 
 
 def long(asked: Asked) -> Asked:

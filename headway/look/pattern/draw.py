@@ -40,6 +40,8 @@ def share(rule: Rule) -> str:
 def price(rule: Rule) -> str:
     """A pattern is about its price: what the fast path executes of what attention of all positions to all takes."""
     told = f"{rule.executed:,} of {rule.dense:,} multiply-adds"
+    if rule.executed > rule.dense:
+        told = f"{rule.executed:,} multiply-adds, more than the {rule.dense:,} of softmax attention"
     if rule.longer is None:
         return told
     longer = rule.longer()

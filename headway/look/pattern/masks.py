@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from headway.config import Softmax
-from headway.look.pattern.asked import Asked, extent, long, settled
+from headway.look.pattern.asked import Asked, extent, long, patch, settled
 from headway.look.pattern.rule import Places, Rule
 from headway.ops import mask as masks
 from headway.ops.mask import Mask
@@ -45,7 +45,8 @@ def _tiles(asked: Asked) -> tuple[Mask, str]:
 
 def _selected(asked: Asked) -> tuple[Mask, str]:
     assert asked.selected is not None
-    return masks.selected(asked.selected), f"i or j is one of {', '.join(map(str, asked.selected))}"
+    names = [patch(place, asked.grid) for place in asked.selected]
+    return masks.selected(asked.selected), f"i or j is one of {(', ' if asked.grid is None else ' and ').join(names)}"
 
 
 def _segments(asked: Asked) -> tuple[Mask, str]:
@@ -114,7 +115,10 @@ def _sized(asked: Asked) -> Asked:
 
 def read_table(path: Path) -> Bool[Tensor, "L M"]:
     """Rows of 0 and 1 from a text file, with commas, semicolons or blanks between them."""
-    lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8: write a row of 0 and 1 for each query") from None
     rows = [line.replace(",", " ").replace(";", " ").split() for line in lines if line]
     if not rows or not rows[0]:
         raise ValueError(f"{path} holds no table: write a row of 0 and 1 for each query, 1 where it may attend")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headway.config import Channel, Frozen, Local, Spatial, read_spec
-from headway.look.pattern.asked import Asked, extent, folded, long, settled
+from headway.look.pattern.asked import Asked, extent, folded, long, patch, settled
 from headway.look.pattern.masks import COMMON, EVERYTHING, PLACED, earlier, near, spread
 from headway.look.pattern.rule import Places, Rule
 from headway.ops.attention import MECHANISMS
@@ -19,10 +19,7 @@ OPTIONS: dict[str, frozenset[str]] = dict.fromkeys(MECHANISMS, PLACED) | {
 
 def mechanism_rule(name: str, asked: Asked, *, label: str | None = None) -> Rule:
     """The rule of a mechanism under the options said."""
-    said, whole = asked, settled(asked)
-    if name == "spatial" and asked.grid is None:
-        assert whole.length is not None
-        whole = replace(whole, grid=folded(whole.length))
+    said, whole = asked, settled(_on_grid(asked) if name == "spatial" else asked)
     spec, formula = _spec(name, said, whole)
     extra = (whole.global_tokens or 0) if isinstance(spec, Local) and spec.global_tokens else 0
     formula = earlier(formula) if asked.causal else formula
@@ -32,6 +29,12 @@ def mechanism_rule(name: str, asked: Asked, *, label: str | None = None) -> Rule
         label or name, formula, spec, mask, Places.of(whole, extra=extra), 0, channels, groups,
         longer=None if asked.keys is not None else lambda: mechanism_rule(name, long(asked)),
     )  # fmt: skip
+
+
+def _on_grid(asked: Asked) -> Asked:
+    """Windows of patches lie on a grid; a sequence is folded into one."""
+    length = settled(replace(asked, window=None)).length
+    return asked if asked.grid is not None or length is None else replace(asked, grid=folded(length))
 
 
 def _spec(name: str, said: Asked, whole: Asked) -> tuple[Frozen, str]:
@@ -53,7 +56,7 @@ def _local(said: Asked, whole: Asked) -> tuple[Frozen, str]:
     step = said.dilation or 1
     formula = near(whole.window, whole.grid) if step == 1 else spread(whole.window, step, whole.grid)
     chosen = said.selected or ()
-    formula += f", or one of them is {' or '.join(map(str, chosen))}" if chosen else ""
+    formula += f", or one of them is {' or '.join(patch(place, whole.grid) for place in chosen)}" if chosen else ""
     formula += ", or one of them stands outside the sequence" if said.global_tokens else ""
     spec = Local(
         window=whole.window, dilation=step, selected=chosen, global_tokens=bool(said.global_tokens), grid=whole.grid

@@ -1,15 +1,18 @@
 """What embeddings of positions hold, and what they make of the distance of two positions; drawn without a model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from headway.config import nearest
+from headway.look.pattern.asked import patch
 from headway.ops.bias import alibi_slopes, relative_bucket
 from headway.ops.position import rotary_frequencies, rotary_table, sinusoidal, sinusoidal_grid
+
+SMALLEST_BASE, LARGEST_BASE = 1e-3, 1e30
 
 Series = tuple[str, Float[np.ndarray, " n"], Float[np.ndarray, " n"]]  # a name, and its points
 
@@ -24,6 +27,18 @@ class Heat:
     values: Float[np.ndarray, "y x"]
     largest: float
     both: bool = True  # sides of 0
+    first: int = 0  # the number of the first row and column
+    names: tuple[str, ...] = ()  # of the rows, where they go by no number
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """From where to where the scale goes: a side of 0 that never occurs is left out.
+
+        >>> Heat("", "", "", np.array([[-3.0, 0.0]]), 3.0).ends
+        (-3.0, 0.0)
+        """
+        low = -self.largest if self.both and self.values.min() < 0 else 0.0
+        return low, 0.0 if low and self.values.max() <= 0 else self.largest
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,8 @@ class Wanted:
 
 
 def _sinusoidal(wanted: Wanted) -> Embedding:
+    if wanted.width % 2:
+        raise ValueError(f"--width is an even number, a sine and a cosine for each wave, not {wanted.width}")
     table = sinusoidal(torch.arange(wanted.length), width=wanted.width, base=wanted.base, dtype=torch.float64)
     return Embedding(
         "Sinusoidal positions",
@@ -69,6 +86,8 @@ def _sinusoidal(wanted: Wanted) -> Embedding:
 
 
 def _grid(wanted: Wanted) -> Embedding:
+    if wanted.width % 4:
+        raise ValueError(f"--width is a multiple of 4, sines and cosines of rows and of columns, not {wanted.width}")
     rows, columns = wanted.grid
     table = sinusoidal_grid(rows, columns, width=wanted.width, base=wanted.base, dtype=torch.float64).numpy()
     middle = rows // 2 * columns + columns // 2
@@ -77,8 +96,8 @@ def _grid(wanted: Wanted) -> Embedding:
         "Sinusoidal positions on a grid",
         f"{rows} x {columns} patches, {wanted.width} channels: the first half says the row, the second the column",
         (
-            _values(table, "patch"),
-            Heat(f"p · p of patch {rows // 2},{columns // 2} and all", "row", "column", near, 1.0),
+            replace(_values(table, "patch"), names=tuple(patch(place, wanted.grid) for place in range(rows * columns))),
+            Heat(f"p · p of patch {patch(middle, wanted.grid)} and all", "row", "column", near, 1.0, first=1),
         ),
     )
 
@@ -162,6 +181,8 @@ def positions(kind: str, **said: int | float | bool | tuple[int, int]) -> Embedd
         sizes = value if isinstance(value, tuple) else (value,)
         if any(isinstance(size, int) and not isinstance(size, bool) and not 1 <= size <= 4096 for size in sizes):
             raise ValueError(f"--{name.replace('_', '-')} is from 1 to 4,096, not {value}")
+        if name == "base" and not SMALLEST_BASE <= float(sizes[0]) <= LARGEST_BASE:
+            raise ValueError(f"--base is from 0.001 to 1e30, not {value}")
     return make(Wanted(**said))  # pyright: ignore[reportArgumentType]
 
 

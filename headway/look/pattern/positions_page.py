@@ -10,13 +10,14 @@ from headway.page import Html, Section, Series, escaped, line_chart, number, pag
 from headway.page.png import data_address, png
 
 LINES = 8  # curves of one chart
+MOST = 9  # points of a curve in letters
 
 STYLE = """
 .heat{margin:0}
 .heat .frame{display:grid;grid-template:auto auto/1.4rem minmax(0,1fr);gap:.2rem .4rem;max-width:32rem}
 .heat .frame img{width:100%;height:auto}
 .heat img{image-rendering:pixelated;border:1px solid var(--line);display:block;min-width:0}
-.heat .down{writing-mode:vertical-rl;transform:rotate(180deg);text-align:center}
+.heat .down{writing-mode:vertical-rl;text-align:center}
 .heat .across{grid-column:2;text-align:center}
 .heat .down,.heat .across,.heat .scale{font-size:.8rem;color:var(--soft)}
 .heat .scale{display:flex;gap:.6rem;align-items:center;margin:.7rem 0 0 1.8rem;max-width:18rem;white-space:nowrap}
@@ -49,13 +50,13 @@ def _heat(part: Heat) -> Html:
     rows, columns = part.values.shape
     shape = min(max(columns / rows, 0.8), 2.5)
     spoken = f"{part.title}: {rows} x {columns} numbers from {number(_low(part))} to {number(_high(part))}"
-    scale = np.linspace(-1 if part.both else 0, 1, 128)[None] * part.largest
+    low, high = part.ends
     return Html(
         f'<figure class="heat"><div class="frame"><span class="down">{escaped(part.down)} →</span>'
         f'<img src="{_picture(part, part.values)}" style="aspect-ratio:{shape:.3f}" alt="{escaped(spoken)}">'
         f'<span class="across">{escaped(part.across)} →</span></div><div class="scale">'
-        f'<span>{escaped(number(-part.largest if part.both else 0))}</span>'
-        f'<img src="{_picture(part, scale)}" alt=""><span>{escaped(number(part.largest))}</span>'
+        f'<span>{escaped(number(low))}</span>'
+        f'<img src="{_picture(part, np.linspace(low, high, 128)[None])}" alt=""><span>{escaped(number(high))}</span>'
         "</div></figure>"
     )  # fmt: skip
 
@@ -94,10 +95,18 @@ def _shaded(part: Heat, width: int) -> list[str]:
 
 
 def _numbers(part: Curves, width: int) -> list[str]:
-    """A few points of each curve."""
-    count = max(2, min(9, width // 8 - 2))
+    """As many points of each curve as fit."""
+    tables = (_aligned(part, count) for count in range(MOST, 2, -1))
+    return next((lines for lines in tables if len(lines[0]) <= width), _aligned(part, 2))
+
+
+def _aligned(part: Curves, count: int) -> list[str]:
+    """So many points of each curve, one column each."""
     x = part.series[0][1]
     chosen = np.unique(np.linspace(0, len(x) - 1, count).round().astype(int))
-    wide = max(len(part.across), *(len(name) for name, _, _ in part.series))
-    lines = [part.across.ljust(wide) + "".join(f"{x[place]:8.4g}" for place in chosen)]
-    return lines + [name.ljust(wide) + "".join(f"{y[place]:8.3g}" for place in chosen) for name, _, y in part.series]
+    names = [part.across, *(name for name, _, _ in part.series)]
+    columns = [[f"{x[place]:.4g}", *(f"{y[place]:.3g}" for _, _, y in part.series)] for place in chosen]
+    wide = [max(map(len, column)) for column in columns]
+    cells = [[text.rjust(size) for text in column] for column, size in zip(columns, wide, strict=True)]
+    first = max(map(len, names))
+    return ["  ".join([name.ljust(first), *row]) for name, *row in zip(names, *cells, strict=True)]

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headway.config import Additive, Channel, Frozen
-from headway.look.pattern.asked import Asked
+from headway.look.pattern.asked import Asked, patch
 from headway.look.record import Side
 from headway.ops.attention import MECHANISMS, build
 from headway.ops.mask import Mask
@@ -51,7 +51,7 @@ class Places:
     def _name(self, place: int) -> str:
         if place < 0:
             return f"global {place + self.extra + 1}"
-        return str(place) if self.grid is None else f"{place // self.grid[1]},{place % self.grid[1]}"
+        return patch(place, self.grid)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,15 @@
 """Pictures for papers: PNG, SVG or PDF, made by matplotlib, which is an extra."""
 
 from pathlib import Path
+from typing import Any
 
 from headway.look.picture.heads import one
 from headway.look.picture.matrix import chosen, only
 from headway.look.picture.overview import overview
 from headway.look.picture.patches import images, over_patches
 from headway.look.picture.patterns import patterns
-from headway.look.picture.style import require, saved
-from headway.look.record import Look
+from headway.look.picture.style import lettered, require, saved
+from headway.look.record import Layer, Look
 
 __all__ = ["picture", "require"]
 
@@ -17,11 +18,16 @@ def picture(look: Look, path: Path, *, head: tuple[int, int] | None = None) -> P
     """Everything of a record, or one head of it: (the layer's place in the record, the head's number), large."""
     require(path)
     alone = only(look) if head is None else chosen(look, head)
+    with lettered():
+        return saved(_drawn(look, alone), path)
+
+
+def _drawn(look: Look, alone: tuple[Layer, int] | None) -> Any:
     if all(layer.kind == "pattern" for layer in look.layers):
-        return saved(patterns(look), path)
+        return patterns(look)
     if alone is not None:
         layer, place = alone
-        return saved(images(look, [layer], place) if over_patches(look, layer) else one(look, layer, place), path)
+        return images(look, [layer], place) if over_patches(look, layer) else one(look, layer, place)
     if any(over_patches(look, layer) for layer in look.layers):
-        return saved(images(look, list(look.layers), None), path)
-    return saved(overview(look), path)
+        return images(look, list(look.layers), None)
+    return overview(look)

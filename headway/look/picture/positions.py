@@ -28,10 +28,17 @@ def positions_picture(made: Embedding, path: Path) -> Path:
 def _heat(axes: Any, part: Heat) -> None:
     low = -part.largest if part.both else 0.0
     colours = map_of("diverging" if part.both else "sequential")
-    shown = axes.imshow(part.values, cmap=colours, vmin=low, vmax=part.largest, aspect="auto", interpolation="nearest")
+    rows, columns = part.values.shape
+    start = part.first - 0.5
+    how = {"aspect": "auto", "interpolation": "nearest", "extent": (start, start + columns, start + rows, start)}
+    shown = axes.imshow(part.values, cmap=colours, vmin=low, vmax=part.largest, **how)
+    if part.names:
+        marks = sorted({0, rows // 2, rows - 1})
+        axes.set_yticks(marks, [part.names[mark] for mark in marks])
     axes.set_xlabel(part.across, fontsize=7, color=SOFT)
     axes.set_ylabel(part.down, fontsize=7, color=SOFT)
     bar = axes.figure.colorbar(shown, ax=axes, fraction=0.045, pad=0.02)
+    bar.ax.set_ylim(*part.ends)
     bar.ax.tick_params(labelsize=6, length=2, width=0.4, labelcolor=SOFT)
     bar.outline.set(linewidth=0.4, edgecolor=SOFT)
 

@@ -1,6 +1,7 @@
 """How pictures for papers look: one font, thin lines, and text that every font can write."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,11 +40,11 @@ def figure(width: float, height: float, *, laid_out: bool = True) -> Any:
     return Figure(figsize=(width, height), layout=room if laid_out else None)
 
 
-def saved(made: Any, path: Path) -> Path:
-    """Beside the place first, so that nothing half-written stands there."""
+@contextmanager
+def lettered() -> Iterator[None]:
+    """All fonts at hand, for texts made within: each keeps the fonts of the moment it was made."""
     from matplotlib import rc_context
 
-    part = path.with_name(f".{path.stem}.partial{path.suffix}")
     # Letters stay letters in a PDF or SVG, and a file is the same whenever it is made.
     settings: dict[Any, Any] = {
         "font.family": list(fonts()),
@@ -51,9 +52,16 @@ def saved(made: Any, path: Path) -> Path:
         "pdf.fonttype": 42,
         "svg.hashsalt": "headway",
     }
+    with rc_context(settings):
+        yield
+
+
+def saved(made: Any, path: Path) -> Path:
+    """Beside the place first, so that nothing half-written stands there."""
+    part = path.with_name(f".{path.stem}.partial{path.suffix}")
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
     try:
-        with rc_context(settings):
+        with lettered():
             made.savefig(part, dpi=DOTS, bbox_inches="tight", pad_inches=0.03, metadata=dates)
         part.replace(path)
     finally:

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from typing import Any
 
 from headway.page import visible
 
 SHARES = ("share", "chance")
+LEAST = 3  # columns that always stand: layer, head, role
 
 
-def heads_table(rows: Sequence[Any]) -> str:
+def heads_table(rows: Sequence[Any], *, width: int | None = None) -> str:
     """Rows of measures (mappings or dataclasses) under the names of their fields; numbers to the right.
+
+    Where not all fit into so many letters, the last columns are left out, and it is said which.
 
     Layers go by their kind and label where a row has them, as they do in pictures and pages.
 
@@ -22,7 +26,16 @@ def heads_table(rows: Sequence[Any]) -> str:
     if not cells:
         return "There is no head to tell of."
     columns = [_column(name, [row[name] for row in cells]) for name in cells[0]]
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+    kept = len(columns) if width is None else max(LEAST, _fitting(columns, width))
+    missing = list(cells[0])[kept:]
+    lines = ["  ".join(line).rstrip() for line in zip(*columns[:kept], strict=True)]
+    return "\n".join([*lines, *([f"no room for {', '.join(missing)}"] if missing else [])])
+
+
+def _fitting(columns: Sequence[list[str]], width: int) -> int:
+    """How many of the first columns fit, two blanks between them."""
+    ends = accumulate(len(column[0]) + 2 for column in columns)
+    return sum(end - 2 <= width for end in ends)
 
 
 def _fields(row: Any) -> dict[str, Any]:

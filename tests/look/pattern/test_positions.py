@@ -72,6 +72,29 @@ def test_zero_is_white_and_the_sides_differ() -> None:
     assert pixels[0, 0, 0] > pixels[0, 0, 2] and pixels[0, 2, 2] > pixels[0, 2, 0]
 
 
+def test_a_side_of_0_that_never_occurs_is_not_on_the_scale() -> None:
+    assert heat("alibi", 0, length=5, bias_heads=2).ends == (-0.25, 0.0)
+    assert heat("alibi", 0, length=1).ends == (0.0, 1.0)
+    assert heat("relative", 1, length=20).ends == (-15.0, 15.0)
+    page = document(positions("alibi", length=5, bias_heads=2))
+    assert "<span>-0.25</span>" in page and "<span>0.25</span>" not in page
+
+
+def test_the_arrow_beside_a_table_points_down_as_its_rows_go() -> None:
+    """Letters that run down the page have it so; turned by half a circle it would point up."""
+    page = document(positions("sinusoidal", length=5, width=6))
+    (style,) = re.findall(r"\.heat \.down\{([^}]*)\}", page)
+    assert "vertical-rl" in style and "rotate" not in style
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_columns_of_numbers_stay_apart(width: int) -> None:
+    lines = text(positions("alibi", bias_heads=3, length=6), width=width).splitlines()[-4:]
+    assert max(map(len, lines)) <= width and lines[0].split()[:2] == ["distance", "0"]
+    assert {len(line.split("  ", 1)[1].split()) for line in lines} == {len(lines[0].split()) - 1}
+    assert lines[2].split()[-1] == "-0.0195"
+
+
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_page_and_text(kind: str) -> None:
     made = positions(kind)
@@ -80,7 +103,7 @@ def test_page_and_text(kind: str) -> None:
     assert page.count('src="data:image/png;base64,') == 2 * sum(isinstance(part, Heat) for part in made.parts)
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     drawn = text(made, width=70)
-    assert max(map(len, drawn.splitlines()[2:])) <= 90 and all(part.title in drawn for part in made.parts)
+    assert max(map(len, drawn.splitlines()[2:])) <= 70 and all(part.title in drawn for part in made.parts)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +113,10 @@ def test_page_and_text(kind: str) -> None:
         ("sinus", {}, "there are no positions 'sinus' (did you mean sinusoidal?)"),
         ("rotary", {"width": 7}, "width 7 is not a positive even number"),
         ("sinusoidal", {"length": 0}, "--length is from 1 to 4,096, not 0"),
-        ("sinusoidal", {"base": -1.0}, "must be positive"),
+        ("sinusoidal", {"base": -1.0}, "--base is from 0.001 to 1e30, not -1.0"),
+        ("rotary", {"base": float("nan")}, "--base is from 0.001 to 1e30, not nan"),
+        ("sinusoidal", {"width": 1}, "--width is an even number, a sine and a cosine for each wave, not 1"),
+        ("grid", {"width": 6}, "--width is a multiple of 4"),
         ("relative", {"buckets": 7}, "take an even number"),
     ],
 )

@@ -168,6 +168,18 @@ def test_the_price_is_that_of_the_pairs() -> None:
     assert rule.longer is not None and rule.longer().executed < 0.2 * rule.longer().dense
 
 
+def test_a_fast_path_that_executes_more_says_so() -> None:
+    (rule,) = mechanisms("linear", Asked(length=4, causal=True))
+    (note, _) = look_of("x", [rule]).notes
+    assert rule.executed > rule.dense == 2048
+    assert f"{rule.executed:,} multiply-adds, more than the 2,048 of softmax attention; at 1,024 positions" in note
+
+
+def test_the_largest_window_is_drawn_at_once() -> None:
+    (rule,) = masks("dilated", Asked(grid=(2, 3), window=2**20, dilation=2**20))
+    assert rule.allowed.sum() == 6 and rule.executed <= rule.dense
+
+
 def test_reach_is_the_mean_distance() -> None:
     (layer,) = look_of("x", masks("window", Asked(length=5, window=2))).layers
     expected = np.mean([1 / 2, 2 / 3, 2 / 3, 2 / 3, 1 / 2])
@@ -191,15 +203,33 @@ def test_reach_is_the_mean_distance() -> None:
         (lambda: masks("selected", Asked(length=5, selected=(5,))), "--selected 5 is none of the positions 0 … 4"),
         (lambda: masks("window", Asked(length=9999)), "more than a page can hold"),
         (lambda: masks("allowed", Asked()), "needs --table FILE"),
-        (lambda: masks("padding", Asked(length=3, lengths=(7,))), "do not fit into 3 keys"),
+        (
+            lambda: masks("padding", Asked(length=3, lengths=(7,))),
+            "--lengths 7 does not fit into 3 keys: give at most 3",
+        ),
+        (lambda: masks("padding", Asked(lengths=(10**20,))), "does not fit into 24 keys"),
+        (lambda: masks("window", Asked(window=10**20)), "--window is at most 1,048,576"),
+        (lambda: masks("dilated", Asked(dilation=10**20)), "--dilation (--step) is at most 1,048,576"),
+        (lambda: masks("tiles", Asked(grid=(2, 3), tile=(1, 10**20))), "--tile is at most 1,048,576"),
+        (lambda: mechanisms("spatial", Asked(window=10**20)), "--window is at most 1,048,576"),
+        (lambda: masks("global_tokens", Asked(global_tokens=9999)), "can hold: take fewer --global-tokens"),
+        (lambda: mechanisms("channel", Asked(channels=9 * 10**20)), "--channels is at most 4,096"),
         (lambda: mechanisms("channel", Asked(channels=7, groups=3)), "cannot be shared evenly by --groups 3"),
-        (lambda: masks("window", Asked(window=(2, 3))), "pass grid=(rows, columns) too"),
+        (lambda: masks("window", Asked(window=(2, 3))), "--window 2x3 has two sides: give --grid too"),
+        (lambda: mechanisms("local", Asked(dilation=(2, 3))), "--dilation (--step) 2x3 has two sides: give --grid too"),
     ],
 )
 def test_mistakes(make, said: str) -> None:
     with pytest.raises(ValueError) as found:
         make()
     assert said in str(found.value)
+
+
+def test_a_table_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "graph.bin"
+    path.write_bytes(b"1 0\n\xff\xfe")
+    with pytest.raises(ValueError, match=r"graph.bin is no text in UTF-8"):
+        masks("allowed", Asked(table=path))
 
 
 @pytest.mark.parametrize(
