@@ -32,8 +32,8 @@ def softmax_drawn(scores: tuple[float, ...]) -> Embedding:
         f"Softmax of {', '.join(f'{one:g}' for one in scores)}",
         f"largest weight {weights.max():.6g}, norm of the Jacobian {float(jacobian_norm(z)):.6g} (never above 0.5)",
         (
-            Heat("Weights a", "", "key", weights[None], 1.0, both=False),
-            Heat("Jacobian ∂a_i/∂z_j = a_i (δ_ij − a_j)", "weight i", "score j", jacobian, largest or 1.0),
+            Heat("Weights a", "weights", "key", weights[None], 1.0, both=False),
+            Heat("Jacobian ∂a/∂z = diag(a) − a aᵀ", "weight", "score", jacobian, largest or 1.0),
             _growing(z),
             _by_width(),
         ),

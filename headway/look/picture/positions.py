@@ -37,6 +37,8 @@ def _heat(axes: Any, part: Heat) -> None:
         axes.set_yticks(marks, [part.names[mark] for mark in marks])
     axes.set_xlabel(part.across, fontsize=7, color=SOFT)
     axes.set_ylabel(part.down, fontsize=7, color=SOFT)
+    if len(part.values) == 1:  # one row has no number
+        axes.set_yticks([])
     bar = axes.figure.colorbar(shown, ax=axes, fraction=0.045, pad=0.02)
     bar.ax.set_ylim(*part.ends)
     bar.ax.tick_params(labelsize=6, length=2, width=0.4, labelcolor=SOFT)
