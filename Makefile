@@ -54,8 +54,9 @@ $(MACHINE): $(STAMP)
 	-$(BIN)/headway cost --machine
 
 # The stamp is touched last, so an install that failed is tried again; a .venv whose pip does not run (an interpreter
-# that moved, a creation that was interrupted) is made anew.
+# that moved, a creation that was interrupted) is made anew. Bytecode is written when a module is first imported: of
+# all that torch and transformers bring, few are, and compiling the rest took half of the install's time.
 $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e ".[dev]"
 	@touch $@
