@@ -114,7 +114,7 @@ def weights(
     rows: slice = ALL,
     heads: slice = ALL,
     **options: Any,
-) -> Float[Tensor, "B h l M"]:
+) -> Float[Tensor, "B h l m"]:
     """The matrix one would draw, for the rows and heads asked: B H L M, or channels x channels."""
     record, spec = _resolve(mechanism, options)
     call = build(
