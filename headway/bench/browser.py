@@ -48,7 +48,9 @@ class Visit:
         self._browser = self._driver.chromium.launch(executable_path=_path(), args=args)
         self.tab: Any = self._browser.new_page(viewport={"width": self.width, "height": self.height})
         self.tab.goto(self.page.as_uri(), wait_until="load")
-        self.opened: float = self.tab.evaluate(f"new Promise(done => {_FRAME.format('done(performance.now())')})")
+        self.opened: float = float(
+            self.tab.evaluate(f"new Promise(done => {_FRAME.format('done(performance.now())')})")
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,4 +64,4 @@ class Visit:
         for place in range(count):
             places.nth(place % places.count()).hover()
             self.tab.wait_for_timeout(50)
-        return self.tab.evaluate("window.times")
+        return [float(one) for one in self.tab.evaluate("window.times")]  # a whole number comes as an int
