@@ -1,5 +1,6 @@
 """What the verbs that produce text refuse before they read any weights."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,17 @@ def utf8(text: str, what: str) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"{what} is not UTF-8 text") from None
     return text
+
+
+def stdin_text(what: str, instead: str) -> str:
+    """All of standard input as text; `what` it is, and what may be given `instead`."""
+    if sys.stdin is None:  # the shell has closed it
+        raise ValueError(f"standard input is closed: give {instead}, or something to read")
+    try:
+        text = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{what} on standard input is not UTF-8 text") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
 def before_loading(directory: str, beam: int | None, check: Callable[[str, str], None]) -> Path:

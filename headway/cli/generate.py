@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.before import before_loading, utf8
+from headway.cli.before import before_loading, stdin_text, utf8
 
 
 @Parameter(name="*")
@@ -113,20 +113,11 @@ def _read(prompts: list[str]) -> list[str]:
     if prompts.count("-") > 1:
         raise ValueError(f"--prompt - is given {prompts.count('-')} times, and stdin can be read once")
     return [
-        _stdin() if text == "-" else utf8(text, f"prompt {number}" if len(prompts) > 1 else "the prompt")
+        stdin_text("the prompt", "a --prompt")
+        if text == "-"
+        else utf8(text, f"prompt {number}" if len(prompts) > 1 else "the prompt")
         for number, text in enumerate(prompts, 1)
     ]
-
-
-def _stdin() -> str:
-    # None where the shell has closed it.
-    if sys.stdin is None:
-        raise ValueError("standard input is closed: give a --prompt, or something to read")
-    try:
-        text = sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError:
-        raise ValueError("the prompt on standard input is not UTF-8 text") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
 def spoken(error: ValueError) -> str:

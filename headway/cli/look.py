@@ -1,8 +1,6 @@
 """`headway look`: what attends to what."""
 
 import json as json_format
-import os
-import shutil
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -10,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.before import utf8
-from headway.cli.look_options import check_places, numbers, refuse, rows_of, stdin_text
+from headway.cli.before import stdin_text, utf8
+from headway.cli.look_options import check_places, colours, columns, numbers, refuse, rows_of
 from headway.cli.look_patterns import Rule
 
 if TYPE_CHECKING:
@@ -106,7 +104,7 @@ def look(
         refuse(f"without a text of yours, {target} shows the example of its report", chosen)
         return _show(found, output, png, json)
     asked = numbers(layers, "--layers"), numbers(heads, "--heads"), rows_of(rows)
-    read = None if text is None else stdin_text() if text == "-" else utf8(text, "the text")
+    read = None if text is None else stdin_text("the text", "a text") if text == "-" else utf8(text, "the text")
     second = None if pair is None else utf8(pair, "--pair")
     if image is not None:
         image.open("rb").close()  # said before a model is loaded
@@ -147,7 +145,7 @@ def _show(look: "Look", output: Path | None, png: Path | None, json: bool) -> in
 
 
 def _print(look: "Look", *, json: bool, drawn: bool) -> None:
-    from headway.look.measure.roles import roles_table
+    from headway.look.roles import roles_table
     from headway.look.terminal import draw, heads_table
 
     if json:
@@ -155,10 +153,10 @@ def _print(look: "Look", *, json: bool, drawn: bool) -> None:
         return
     for note in look.notes:
         print(note, file=sys.stderr)
-    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 160))
+    width = columns()
     if drawn:
         print(f"{look.title}: {look.subtitle}", end="\n\n")
-        print(draw(look, width=width, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        print(draw(look, width=width, colour=colours()))
         print()
     print(heads_table(roles_table(look), width=width))
 

@@ -1,5 +1,7 @@
 """What the options of `headway look` mean, and the refusals that come before a model is loaded."""
 
+import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +15,15 @@ def refuse(why: str, given: Mapping[str, object]) -> None:
     """Options that nobody would read are a mistake."""
     if unread := [name for name, value in given.items() if value is not None]:
         raise ValueError(f"{why}: leave {', '.join(unread)} out")
+
+
+def columns() -> int:
+    """Of the terminal, or of what is written into a file."""
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 160))
+
+
+def colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def check_places(output: Path | None, png: Path | None) -> None:
@@ -55,14 +66,3 @@ def rows_of(text: str | None) -> range | None:
     if list(found) != list(range(found[0], found[-1] + 1)):
         raise ValueError(f"--rows stand one after the other, for example 10-20; not {text!r}")
     return range(found[0], found[-1] + 1)
-
-
-def stdin_text() -> str:
-    # None where the shell has closed it.
-    if sys.stdin is None:
-        raise ValueError("standard input is closed: give a text, or something to read")
-    try:
-        text = sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError:
-        raise ValueError("the text on standard input is not UTF-8") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")

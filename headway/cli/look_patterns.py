@@ -1,15 +1,15 @@
 """`headway look` without a model: mechanisms, masks and embeddings of positions as rules that can be drawn."""
 
 import json as json_format
-import os
 import re
-import shutil
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+
+from headway.cli.look_options import colours, columns
 
 GROUP = "A rule instead of a model"
 MASKS = (
@@ -64,12 +64,6 @@ def rule(rule: Rule, *, output: Path | None = None, png: Path | None = None, jso
     if len(kinds) != 1:
         names = ", ".join(f"--{kind}" for kind in (kinds or KINDS))
         raise ValueError(f"one rule is drawn at a time: name one of {names}")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise ValueError(f"-o cannot write {output}: the directory {output.parent} does not exist")
-    if png is not None:
-        from headway.look.picture.style import require
-
-        require(png)
     ways = {"positions": _positions, "softmax": _softmax}
     return ways.get(kinds[0], _patterns)(rule, kinds[0], output=output, png=png, json=json)
 
@@ -90,7 +84,7 @@ def _patterns(rule: Rule, kind: str, *, output: Path | None, png: Path | None, j
     if json:
         print(json_format.dumps(job.described(found), indent=1, ensure_ascii=False))
     elif output is None and png is None:
-        print(job.drawn(made, width=_columns(), colour=_colours()))
+        print(job.drawn(made, width=columns(), colour=colours()))
     else:
         print("\n".join(made.notes))
     return 0
@@ -132,7 +126,7 @@ def _numbers_drawn(made: Any, *, output: Path | None, png: Path | None, json: bo
     if json:
         print(json_format.dumps(job.described_positions(made), ensure_ascii=False))
     elif output is None and png is None:
-        print(job.drawn_positions(made, width=_columns()))
+        print(job.drawn_positions(made, width=columns()))
     return 0
 
 
@@ -208,11 +202,3 @@ def _written(name: str) -> str:
 
 def _told(path: Path) -> None:
     print(f"written: {path}", file=sys.stderr)
-
-
-def _columns() -> int:
-    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 160))
-
-
-def _colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from headway.look.capture import captured
-from headway.look.lens import blocks, lens_of, lens_or_why
+from headway.look.lens import blocks, lens_or_why
 from headway.look.record import Lens
 from headway.models.language import Language
 from headway.models.masked import Masked
@@ -99,9 +99,9 @@ def test_words_by_layer(name: str) -> None:
     kept: list[Tensor] = []
     with torch.no_grad():
         before = run(model)
-        lens = lens_of(model, lambda: kept.append(run(model)) or kept[0], side=1, word=str, places=(2, 9, 5), top=3)
+        lens = lens_or_why(model, lambda: kept.append(run(model)) or kept[0], side=1, word=str, places=(2, 9, 5), top=3)
     assert torch.equal(kept[0], before)
-    assert lens is not None and lens.side == 1 and lens.places == (2, 9, 5) and lens.note == "3 of 11 places."
+    assert isinstance(lens, Lens) and lens.side == 1 and lens.places == (2, 9, 5) and lens.note == "3 of 11 places."
     assert lens.depths == ("embedding", "1", "2", "3")
     own = before[0, [2, 9, 5]].softmax(-1).topk(3)
     torch.testing.assert_close(torch.tensor(lens.probabilities[-1]), own.values, rtol=0, atol=0)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.health.record import Depth, Logits
+from headway.look.lens.blocks import first_tensor
 
 # Containers of blocks: the same class several times in a row.
 _CONTAINERS = (nn.ModuleList, nn.Sequential)
@@ -71,16 +72,6 @@ class Stream:
                 self.seen.append((name, given))
 
         return hook
-
-
-def first_tensor(given: Any) -> Tensor | None:
-    """The first floating-point tensor in what a module reads or gives."""
-    if isinstance(given, Tensor):
-        return given if given.is_floating_point() else None
-    if isinstance(given, dict):
-        given = list(given.values())
-    parts = given if isinstance(given, list | tuple) else []
-    return next((one for part in parts if (one := first_tensor(part)) is not None), None)
 
 
 def loss_of(out: Tensor, tokens: Tensor | None) -> tuple[Tensor, str]:

@@ -19,8 +19,8 @@ from headway.audit.search.find import Pose, search
 from headway.audit.search.localise import culprit, layers
 from headway.audit.search.noise import Noise
 from headway.audit.search.scene import Scene
-from headway.audit.subject.hooks import modes_kept
 from headway.audit.subject.subject import Subject
+from headway.nn.modes import modes_kept
 
 LOOKS = 6
 STATISTICS = "{} takes the statistics of the batch in training: train and eval then differ by more than dropout"

@@ -1,4 +1,4 @@
-"""Hooks on every module of a model for a while, and modes that come back: what all who watch need."""
+"""Hooks on every module of a model for a while: what all who watch need."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,14 +16,3 @@ def hooked(module: nn.Module, make: Callable[[str], Callable[..., Any]]) -> Iter
     finally:
         for handle in handles:
             handle.remove()
-
-
-@contextmanager
-def modes_kept(module: nn.Module) -> Iterator[None]:
-    """Training or use: each part is afterwards as it was."""
-    modes = {one: one.training for one in module.modules()}
-    try:
-        yield
-    finally:
-        for one, mode in modes.items():
-            one.training = mode

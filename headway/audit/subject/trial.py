@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.hooks import modes_kept
 from headway.audit.subject.subject import Subject
+from headway.nn.modes import modes_kept
 
 NEEDS = {
     "tokens": ("vocabulary", "how many tokens it knows"),

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from headway.audit.subject.hooks import modes_kept
+from headway.nn.modes import modes_kept
 
 
 @contextmanager

@@ -29,24 +29,6 @@ class NoLens(Exception):
     """Says in one sentence why there is none."""
 
 
-def lens_of(
-    model: nn.Module,
-    run: Callable[[], Tensor],
-    *,
-    side: int,
-    word: Word,
-    places: Sequence[int] | None = None,
-    top: int = 5,
-) -> Lens | None:
-    """The likeliest words by layer at these places of item 0; None: this model has no lens.
-
-    `run` calls the model and gives its logits, B L V; what it computes does not change by a bit. `places` are by
-    default all, of a long text the last 256.
-    """
-    found = lens_or_why(model, run, side=side, word=word, places=places, top=top)
-    return found if isinstance(found, Lens) else None
-
-
 @torch.no_grad()
 def lens_or_why(
     model: nn.Module,
@@ -57,7 +39,11 @@ def lens_or_why(
     places: Sequence[int] | None = None,
     top: int = 5,
 ) -> Lens | str:
-    """The same, or a sentence that says why there is none."""
+    """The likeliest words by layer at these places of item 0, or a sentence that says why there are none.
+
+    `run` calls the model and gives its logits, B L V; what it computes does not change by a bit. `places` are by
+    default all, of a long text the last 256.
+    """
     found = blocks(model)
     stream, tail = Stream(found, lambda length: _chosen(places, length)), Watched(model, found)
     with _watching(stream, tail):

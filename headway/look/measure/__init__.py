@@ -2,8 +2,8 @@
 
 from headway.look.measure.layer import held, layer_of, measured
 from headway.look.measure.pack import BUDGET, LIMIT
-from headway.look.measure.roles import HeadRole, role_of, roles_table
 from headway.look.measure.views import ACROSS, GRID, TEXT
+from headway.look.roles import HeadRole, role_of, roles_table
 
 __all__ = [
     "layer_of",

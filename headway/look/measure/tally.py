@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headway.look.measure.ground import Ground
-from headway.look.measure.roles import RARE, role_of
 from headway.look.measure.views import distances, views_of
 from headway.look.record import Kind, Measures, Side
+from headway.look.roles import RARE, role_of
 
 
 @dataclass

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.look.record import Kind, Side
+from headway.nn.modes import modes_kept
 
 
 @runtime_checkable
@@ -61,11 +62,6 @@ class Sample:
 @contextmanager
 def at_rest(model: nn.Module) -> Iterator[None]:
     """In use (eval), without gradients; afterwards each part is in the mode that it had."""
-    modes = {one: one.training for one in model.modules()}
-    try:
+    with modes_kept(model), torch.no_grad():
         model.eval()
-        with torch.no_grad():
-            yield
-    finally:
-        for one, mode in modes.items():
-            one.training = mode
+        yield
