@@ -1,7 +1,12 @@
 """headway: the Transformer on PyTorch, every attention mechanism behind one interface.
 
-    import headway
-    out = headway.attend(q, k, v, mask=headway.causal(), mechanism="softmax")
+    import headway as hw
+
+    model = hw.build("gpt2", layers=6, width=384, heads=6, vocabulary=65, length=256, attention="local", window=64)
+    loss = model.loss(tokens)
+    model, tokenizer, receipt = hw.load("runs/first")
+    hw.generate(model, "Once upon", max_new_tokens=40).text
+    out = hw.attend(q, k, v, mask=hw.causal())
 
 The names below are looked up when they are first used, so that `import headway` costs nothing and needs no torch.
 """
@@ -10,11 +15,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headway import nn
+    from headway.app.classify import classify
+    from headway.app.embed import embed
     from headway.app.looked import show
+    from headway.app.train import train
+    from headway.app.translate import translate
     from headway.audit.examination import examine
+    from headway.config import Spec
     from headway.cost.price import price
+    from headway.decoding import Request, beam, generate, stream
     from headway.hub import load, save
-    from headway.ops.attention import MECHANISMS, attend, weights
+    from headway.models import build
+    from headway.ops.attention import MECHANISMS, Mechanism, attend, weights
     from headway.ops.jacobian import softmax_jacobian
     from headway.ops.mask import (
         Mask,
@@ -30,14 +43,30 @@ if TYPE_CHECKING:
         tiles,
         window,
     )
+    from headway.presets import preset
 
 __version__ = "0.3.0"
 
 # Public name -> its module. A new name stands here, in the imports above and in __all__; a test compares the three.
 PUBLIC = {
+    "build": "headway.models",
+    "preset": "headway.presets",
+    "load": "headway.hub",
+    "save": "headway.hub",
+    "train": "headway.app.train",
+    "generate": "headway.decoding",
+    "stream": "headway.decoding",
+    "beam": "headway.decoding",
+    "Request": "headway.decoding",
+    "embed": "headway.app.embed",
+    "classify": "headway.app.classify",
+    "translate": "headway.app.translate",
+    "nn": "headway",
     "attend": "headway.ops.attention",
     "weights": "headway.ops.attention",
     "MECHANISMS": "headway.ops.attention",
+    "Mechanism": "headway.ops.attention",
+    "Spec": "headway.config",
     "Mask": "headway.ops.mask",
     "causal": "headway.ops.mask",
     "padding": "headway.ops.mask",
@@ -50,8 +79,6 @@ PUBLIC = {
     "tiles": "headway.ops.mask",
     "allowed": "headway.ops.mask",
     "blocked": "headway.ops.mask",
-    "load": "headway.hub",
-    "save": "headway.hub",
     "price": "headway.cost.price",
     "examine": "headway.audit.examination",
     "show": "headway.app.looked",
@@ -59,9 +86,24 @@ PUBLIC = {
 }
 
 __all__ = [
+    "build",
+    "preset",
+    "load",
+    "save",
+    "train",
+    "generate",
+    "stream",
+    "beam",
+    "Request",
+    "embed",
+    "classify",
+    "translate",
+    "nn",
     "attend",
     "weights",
     "MECHANISMS",
+    "Mechanism",
+    "Spec",
     "Mask",
     "causal",
     "padding",
@@ -74,8 +116,6 @@ __all__ = [
     "tiles",
     "allowed",
     "blocked",
-    "load",
-    "save",
     "price",
     "examine",
     "show",
@@ -93,7 +133,8 @@ def __getattr__(name: str) -> object:
     """
     if name not in PUBLIC:
         raise AttributeError(f"module 'headway' has no attribute {name!r}{_nearest(name)}")
-    value = getattr(import_module(PUBLIC[name]), name)
+    where = PUBLIC[name]
+    value = import_module(f"headway.{name}") if where == __name__ else getattr(import_module(where), name)
     globals()[name] = value
     return value
 

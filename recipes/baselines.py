@@ -24,9 +24,9 @@ from headway.data.labelled import Labelled, Sample
 from headway.data.measures import accuracy, confusion, macro_f1
 from headway.data.objectives import MaskedText
 from headway.data.source import records
-from headway.models.masked import Masked
-from headway.train.tasks import masked
-from headway.train.work import Place
+from headway.models.encoder import Masked
+from headway.training.tasks import masked
+from headway.training.work import Place
 
 HERE = Path(__file__).parent
 GRAMS, STRENGTHS = ((1, 1), (1, 2)), (1.0, 3.0, 10.0)  # of the logistic regression; chosen on the validation part

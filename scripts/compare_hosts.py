@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from headway.train.world import World
+from headway.training.world import World
 from tests.runs.launch import losses, weights
 from tests.runs.worker import Job, run
 

@@ -11,8 +11,8 @@ PACKAGE = Path(headway.__file__).parent
 # A part may import what stands to its left, directly or through others; parts of one group do not import one another.
 DIAGRAM = """
 steps <- sizes
-sizes, config, page <- ops <- nn <- models <- hub <- generate, cost, look, train <- audit, bench <- app <- cli
-config <- presets <- hub
+sizes, config, page <- ops <- nn <- models <- hub <- decoding, cost, look, training <- audit, bench <- app <- cli
+config <- presets <- models
 config <- data <- hub
 cli <- __main__
 """
@@ -102,7 +102,7 @@ def _judge(
     if top != root or not rest or rest.startswith("__"):
         return
     first = rest.split(".")[0]
-    target = public.get(first, name).split(".")[1]
+    target = public[first].split(".")[1] if "." in public.get(first, "") else first
     if target != part and target not in allowed[part]:
         yield f"{part} may not import {target} ({name})"
 
@@ -115,11 +115,11 @@ def test_the_diagram_means_what_the_design_says() -> None:
     allowed = reachable(DIAGRAM)
     assert allowed["ops"] == {"steps", "sizes", "config", "page"}
     assert allowed["data"] == {"config"}
-    assert "data" in allowed["generate"]
+    assert "data" in allowed["decoding"]
     assert "data" not in allowed["models"]
     assert allowed["sizes"] == {"steps"}
-    for one in ("generate", "cost", "look", "train"):
-        assert allowed[one].isdisjoint({"generate", "cost", "look", "train", "audit", "bench", "app", "cli"})
+    for one in ("decoding", "cost", "look", "training"):
+        assert allowed[one].isdisjoint({"decoding", "cost", "look", "training", "audit", "bench", "app", "cli"})
     assert allowed["app"] == EVERY_PART - {"app", "cli", "__main__"}
 
 
@@ -129,10 +129,10 @@ PLANTED = {
     "page/__init__.py": "def draw():\n    import torch\n",
     "ops/__init__.py": "from headway.sizes import Cost\n\n\ndef f():\n    from headway.nn.block import Block\n",
     "ops/mask.py": "import typing\nif typing.TYPE_CHECKING:\n    import headway.models\nfrom headway.ops import x\n",
-    "nn/__init__.py": "from headway.ops import attend\nfrom ..train import loop\nfrom . import block\n",
+    "nn/__init__.py": "from headway.ops import attend\nfrom ..training import loop\nfrom . import block\n",
     "nn/block.py": "from headway import attend, examine, cli\nimport headway\nheadway.examine\nheadway.attend\n",
     "data/__init__.py": "import importlib\nimportlib.import_module('headway.ops')\nfrom headway.config import Config\n",
-    "train/__init__.py": "import headway.cost\nimport headway.data\nfrom transformers import AutoModel\n",
+    "training/__init__.py": "import headway.cost\nimport headway.data\nfrom transformers import AutoModel\n",
     "bench/__init__.py": "from transformers import AutoModel\nfrom headway import __version__\n",
     "helpers.py": "",
 }
@@ -140,15 +140,15 @@ PLANTED = {
 FOUND = [
     "headway/data/__init__.py:2: data may not import ops (headway.ops)",
     "headway/helpers.py:1: helpers is not in the diagram of tests/test_architecture.py",
-    "headway/nn/__init__.py:2: nn may not import train (headway.train.loop)",
+    "headway/nn/__init__.py:2: nn may not import training (headway.training.loop)",
     "headway/nn/block.py:1: nn may not import audit (headway.examine)",
     "headway/nn/block.py:1: nn may not import cli (headway.cli)",
     "headway/nn/block.py:3: nn may not import audit (headway.examine)",
     "headway/ops/__init__.py:5: ops may not import nn (headway.nn.block.Block)",
     "headway/ops/mask.py:3: ops may not import models (headway.models)",
     "headway/page/__init__.py:2: page may not import torch (torch)",
-    "headway/train/__init__.py:1: train may not import cost (headway.cost)",
-    "headway/train/__init__.py:3: train may not import transformers (transformers.AutoModel)",
+    "headway/training/__init__.py:1: training may not import cost (headway.cost)",
+    "headway/training/__init__.py:3: training may not import transformers (transformers.AutoModel)",
 ]
 
 
@@ -168,3 +168,31 @@ def test_the_public_names_are_imported_lazily(tmp_path: Path) -> None:
         "headway/__init__.py:1: __init__ may not import torch (torch)",
         "headway/__init__.py:2: __init__ may not import ops (headway.ops.attend)",
     ]
+
+
+SPECS = {"Softmax", "Linear", "Local", "Spatial", "Channel", "Additive", "Hard"}
+# A mechanism's own files, and the configurations that name what is usual.
+OWN = (
+    "config/", "ops/attention/softmax", "ops/attention/linear", "ops/attention/local", "ops/attention/spatial",
+    "ops/attention/channel", "ops/attention/additive", "ops/attention/hard", "ops/attention/kernels/window",
+)  # fmt: skip
+
+
+def spec_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, name) of every spec class of a mechanism that a module imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            ("headway.config", "headway.ops.attention")
+        ):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name in SPECS)
+
+
+def test_no_file_asks_which_mechanism_it_is() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line} imports {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not str(path.relative_to(PACKAGE)).startswith(OWN)
+        for line, name in spec_imports(ast.parse(path.read_text()))
+    ]
+    assert found == []
+    assert list(spec_imports(ast.parse("from headway.config import Local, Spec"))) == [(1, "Local")]

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,6 @@ def test_name_and_options_and_back(spec: Spec) -> None:
 
 def test_every_mechanism_has_its_spec() -> None:
     assert SPECS.keys() == MECHANISMS.keys()
-    assert set(get_args(Spec)) == set(SPECS.values())
     for name, spec in SPECS.items():
         assert spec.model_fields["kind"].default == name
 
@@ -74,7 +73,7 @@ def test_a_feature_of_ones_own_is_kept() -> None:
         ("sofmax", {}, ["'sofmax'", "did you mean softmax?", "softmax, linear, local, spatial, channel, additive"]),
         ("Spatial", {}, ["did you mean spatial?"]),
         ("qqq", {}, ["no mechanism 'qqq'"]),
-        ({"window": 3}, {}, ["no mechanism None"]),
+        ({"window": 3}, {}, ["{'window': 3} names no mechanism", "kind"]),
         ({"kind": "lineal"}, {}, ["did you mean linear?"]),
         ("local", {}, ["local needs the option 'window'"]),
         ("local", {"window": 3, "dialtion": 2}, ["no option 'dialtion'", "did you mean dilation?", "global_tokens"]),

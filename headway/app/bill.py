@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from headway.app.price.measured import Watch
 from headway.app.price.run import RunPrice, price_run
 from headway.app.price.show import closing, opening, write
-from headway.train.local import local
-from headway.train.loop import Event, Run
-from headway.train.work import Place, Work
+from headway.training.loop import Event, Run
+from headway.training.work import Place, Work
 
 Say = Callable[[str], None]
 
@@ -67,4 +66,4 @@ def _held(run: Run) -> int:
     """Bytes in memory before the first step: the weights; of a run that goes on, the optimiser's state too."""
     kept = run.training.tensors()
     fresh = run.training.facts.step == 0
-    return sum(local(one).nbytes for name, one in kept.items() if not fresh or name.startswith("model/"))
+    return sum(one.held.nbytes for name, one in kept.items() if not fresh or name.startswith("model/"))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from headway.train.loop import Event
+from headway.training.loop import Event
 
 
 class Board:

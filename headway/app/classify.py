@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
-from headway.generate.reader import padded
-from headway.hub.load import Loaded
+from headway.decoding.reader import padded
+from headway.hub.load import Loaded, with_tokenizer
+from headway.nn.modes import evaluating
 
 WINDOW = 4096  # inputs; a file may be longer than memory
 PICTURES = ("vision", "davit")  # kinds of models that look at pictures
@@ -41,12 +42,15 @@ class Classifier:
 
     @classmethod
     def of(cls, loaded: Loaded, *, cut: bool = False) -> "Classifier":
-        model, tokenizer, receipt = loaded
+        return cls.made(loaded.model, loaded.tokenizer, loaded.receipt.path, cut=cut)
+
+    @classmethod
+    def made(cls, model: Any, tokenizer: Tokenizer | None, name: str, *, cut: bool = False) -> "Classifier":
         kind = model.config.kind
         if kind not in ("masked", *PICTURES) or not model.config.classes:
-            raise ValueError(f"{receipt.path} holds a {kind} model without a classifier, so it knows no classes")
+            raise ValueError(f"{name} holds a {kind} model without a classifier, so it knows no classes")
         if kind == "masked" and tokenizer is None:
-            raise ValueError(f"{receipt.path} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
+            raise ValueError(f"{name} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
         return cls(model, tokenizer, cut)
 
     @property
@@ -117,11 +121,53 @@ class Classifier:
         self.shortened += sum(bool(one.overflowing) for one in found)
         for item, length in zip(items, (len(one.ids) for one in found), strict=True):
             if length > most:
-                raise ValueError(f"{item.where} has {length} tokens, and the model reads {most}: shorten it, or pass "
-                                 "--cut to read its beginning")  # fmt: skip
+                raise ValueError(
+                    f"{item.where} has {length} tokens, and the model reads {most}: shorten it, or read its beginning "
+                    "with --cut (cut=True)"
+                )
             if length == 0:
                 raise ValueError(f"{item.where} has no token that the model could read")
         return found
+
+
+Classes = list[tuple[str, float]]
+
+
+@overload
+def classify(
+    model: Any, inputs: str | Path, *, tokenizer: Tokenizer | None = None, batch: int = 32, cut: bool = False
+) -> Classes: ...
+@overload
+def classify(
+    model: Any,
+    inputs: Sequence[str | Path | tuple[str, str]],
+    *,
+    tokenizer: Tokenizer | None = None,
+    batch: int = 32,
+    cut: bool = False,
+) -> list[Classes]: ...
+def classify(
+    model: Any, inputs: Any, *, tokenizer: Tokenizer | None = None, batch: int = 32, cut: bool = False
+) -> Classes | list[Classes]:
+    """(class, probability) of a text or a picture's path, the most probable first; a list of these for several.
+
+    Two texts that belong together are a tuple. The model is one that `headway.load` gave, or the name or path of one.
+    """
+    found, known = with_tokenizer(model, tokenizer)
+    classifier = Classifier.made(found, known, str(model) if isinstance(model, str | Path) else "this", cut=cut)
+    single = isinstance(inputs, str | Path)
+    rows = [_item(one, place) for place, one in enumerate([inputs] if single else inputs)]
+    with evaluating(found):
+        results = [classes for _, classes in classifier.run(iter(rows), batch=batch, progress=lambda done: None)]
+    return results[0] if single else results
+
+
+def _item(given: Any, place: int) -> Item:
+    if isinstance(given, str | Path):
+        return Item(f"input {place}", str(given))
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(one, str) for one in given):
+        return Item(f"input {place}", *given)
+    raise ValueError(f"input {place} is a text, two texts in a tuple or the path of a picture, not {given!r}")
 
 
 def check(files: Sequence[Path], kind: str) -> None:

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from torch import Tensor
 
 from headway.app.partial import Partial
 from headway.data.lines import text_of
 from headway.data.tokenizer import Tokenizer
-from headway.hub.load import Loaded
+from headway.hub.load import Loaded, with_tokenizer
 from headway.models.sentence import SentenceEncoder
+from headway.nn.modes import evaluating
 
 # Lines between two checkpoints: an interruption costs less than this; sorting so many leaves rows well filled.
 CHUNK = 512
@@ -39,14 +41,8 @@ class Embedder:
 
     @classmethod
     def of(cls, loaded: Loaded) -> "Embedder":
-        model, tokenizer, receipt = loaded
-        if not isinstance(model, SentenceEncoder):
-            raise ValueError(
-                f"{receipt.path} holds a {receipt.family} model and no way to make one vector of a text: a sentence "
-                "encoder has a modules.json that names its pooling"
-            )
-        if tokenizer is None:
-            raise ValueError(f"{receipt.path} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
+        model, tokenizer = readable(*loaded[:2], loaded.receipt.path)
+        receipt = loaded.receipt
         parts = (receipt.hash, receipt.dtype, model.config.model_dump_json(), tokenizer.engine.to_str())
         return cls(model, tokenizer, hashlib.sha256("\n".join(parts).encode()).hexdigest())
 
@@ -58,6 +54,32 @@ class Embedder:
             bad = texts[int(np.argmin(np.isfinite(found).all(1)))]
             raise ValueError(f"the vector of {bad[:40]!r} is not finite: the weights are damaged")
         return found
+
+
+def readable(model: Any, tokenizer: Tokenizer | None, name: str) -> tuple[SentenceEncoder, Tokenizer]:
+    """A sentence encoder and its tokenizer, or a refusal that says what is missing."""
+    if not isinstance(model, SentenceEncoder):
+        kind = getattr(getattr(model, "config", None), "family", type(model).__name__)
+        raise ValueError(
+            f"{name} holds a {kind} model and no way to make one vector of a text: a sentence encoder has a "
+            "modules.json that names its pooling"
+        )
+    if tokenizer is None:
+        raise ValueError(f"{name} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
+    return model, tokenizer
+
+
+def embed(model: Any, texts: str | Sequence[str], *, tokenizer: Tokenizer | None = None) -> Tensor:
+    """The vector of a text, or one row for each of several (N O), by a sentence encoder.
+
+    The model is one that `headway.load` gave, or the name or path of one; without a tokenizer it reads with its own.
+    Texts are packed without padding, and what one of them gets does not depend on the others.
+    """
+    found, known = readable(*with_tokenizer(model, tokenizer), str(model) if isinstance(model, str | Path) else "this")
+    several = [texts] if isinstance(texts, str) else list(texts)
+    with evaluating(found):
+        vectors = found.encode(known.encode_all([found.config.prompt + text for text in several]))
+    return vectors[0] if isinstance(texts, str) else vectors
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """How good a model is, on data of the user's own: losses, accuracies, F1, BLEU and chrF, by the kind of the model."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -17,7 +16,7 @@ from headway.data.learn import literal
 from headway.data.tokenizer import Tokenizer
 from headway.hub import target
 from headway.hub.load import Loaded
-from headway.train.evaluate import by_size
+from headway.training.evaluate import by_size
 
 Progress = Callable[[str, int, int], None]  # of what, done, of how many (0: nobody knows)
 
@@ -53,7 +52,7 @@ class Asked:
     stride: int | None = None  # of windows; None: side by side
     batch: int = 32
     beams: int | None = None
-    max_tokens: int = 256
+    max_new_tokens: int = 256
     samples: int = 5
     score: str | None = None  # the column of how alike two texts are
 
@@ -73,12 +72,8 @@ class Evaluation:
 
 def place_of(directory: str) -> tuple[Path, dict[str, Any]]:
     """The directory of a model, or of a run's model with the run's own settings of data and length."""
-    path = Path(os.path.expanduser(directory))
-    if (path / "config.yaml").is_file() and not target.is_model(path):
-        if not target.is_model(path / "model"):
-            raise ValueError(f"{path} is a run that has not finished: it has no model yet")
-        return path / "model", read(path / "config.yaml")
-    return target.directory(directory), {}
+    found = target.directory(directory)
+    return found.path, {} if found.run is None else read(found.run / "config.yaml")
 
 
 def task_of(config: Any, asked: str | None, path: Path) -> str:

@@ -15,7 +15,7 @@ from headway.look.make import look_at
 from headway.look.reading import Given, read
 from headway.look.record import Look
 from headway.look.written import as_json
-from headway.train.work import Place, Work
+from headway.training.work import Place, Work
 
 LONGEST = 48  # tokens of a text: as many as one sees at a glance
 SEEN = "Seen on the first example that was {} the training; `headway look` shows any other."

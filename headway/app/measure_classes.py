@@ -51,7 +51,7 @@ def inference(loaded: Loaded, asked: Asked, progress: Progress) -> Evaluation:
 
 def _followed(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     keep = inputs["keep"]
-    return model.inference(model.read(inputs["tokens"], keep=keep, types=inputs["types"]), keep)
+    return model.inference(model.hidden_states(inputs["tokens"], keep=keep, types=inputs["types"]), keep)
 
 
 def _seen(model: Any, inputs: dict[str, Tensor]) -> Tensor:

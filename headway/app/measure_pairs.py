@@ -17,8 +17,8 @@ from headway.data.measures import spearman
 from headway.data.pairs import Pairs, pairs_of
 from headway.data.source import Record, records
 from headway.hub.load import Loaded
-from headway.train.objectives.embed import embed as nearest
-from headway.train.objectives.seq2seq import seq2seq as next_token
+from headway.training.objectives.embed import embed as nearest
+from headway.training.objectives.seq2seq import seq2seq as next_token
 
 LONGEST = 1024  # tokens of a text, where neither user nor model has a limit
 Triple = tuple[str, str, str]  # where, source, target
@@ -58,7 +58,7 @@ def _predicted(
 
 
 def _translated(loaded: Loaded, asked: Asked, pairs: Sequence[Triple], progress: Progress) -> list[str]:
-    translate = Translator.of(loaded, beams=asked.beams, max_tokens=asked.max_tokens, cut=asked.data.cut)
+    translate = Translator.of(loaded, beams=asked.beams, max_new_tokens=asked.max_new_tokens, cut=asked.data.cut)
     lines = (Line(where, source) for where, source, _ in pairs)
     found = translate.run(lines, batch=asked.batch, progress=lambda done: progress("translated", done, len(pairs)))
     return [" ".join(result.text.splitlines()) for _, result in found]

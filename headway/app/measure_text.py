@@ -11,9 +11,9 @@ from headway.data.shards import build
 from headway.data.source import documents
 from headway.data.strided import Strided
 from headway.hub.load import Loaded
-from headway.train.objectives.language import language as next_token
-from headway.train.objectives.masked import masked as hidden_words
-from headway.train.tasks.masked import whole
+from headway.training.objectives.language import language as next_token
+from headway.training.objectives.masked import masked as hidden_words
+from headway.training.tasks.masked import whole
 
 WINDOW = 1024  # tokens of a window at most, where nobody says
 

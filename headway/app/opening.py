@@ -13,9 +13,9 @@ from headway.app.settings import written
 from headway.app.together import first_alone
 from headway.config.train import TrainConfig
 from headway.data.files import read_optional, write_whole
-from headway.train.machine import machine
-from headway.train.work import Place
-from headway.train.world import World
+from headway.training.machine import machine
+from headway.training.work import Place
+from headway.training.world import World
 
 # Of a run's directory; whatever else lies there is somebody's work.
 OWN = (
@@ -29,7 +29,7 @@ OWN = (
     "report.html",
     "tensorboard",
 )
-FOLDERS = ("data", "tokenizer", "checkpoints", "model")
+FOLDERS = ("start", "data", "tokenizer", "checkpoints", "model")
 
 
 @contextmanager

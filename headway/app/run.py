@@ -7,11 +7,16 @@ from functools import cached_property
 from itertools import pairwise
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from headway.page import Series
+
+if TYPE_CHECKING:
+    from headway.data.tokenizer import Tokenizer
+    from headway.hub.load import Loaded
+    from headway.models.model import Model
 
 METRICS, CONFIG, MACHINE = "metrics.jsonl", "config.yaml", "machine.json"
 QUIET = 120.0  # seconds without a new line after which a run without an end is taken for a stopped one, at least
@@ -22,7 +27,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where 
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """What is known of a run: its configuration, its machine, and the rows of its metrics."""
 
@@ -40,6 +45,26 @@ class Run:
     @property
     def task(self) -> str:
         return str(self.config.get("task", "–"))
+
+    @cached_property
+    def loaded(self) -> "Loaded":
+        """The model that it has exported, its tokenizer and the receipt of the load."""
+        from headway.hub import load
+
+        return load(self.path)
+
+    @property
+    def model(self) -> "Model":
+        """The trained model, in eval mode."""
+        return self.loaded.model
+
+    @property
+    def tokenizer(self) -> "Tokenizer | None":
+        return self.loaded.tokenizer
+
+    def __repr__(self) -> str:
+        best = "" if self.best is None else f", best validation loss {self.best[1]:.4f} at step {self.best[0]:,}"
+        return f"Run({str(self.path)!r}: {self.task}, {self.state} after {self.step:,} of {self.steps:,} steps{best})"
 
     def of(self, kind: str) -> list[Row]:
         """The rows of one kind."""

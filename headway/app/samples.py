@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from headway.data.batch import IGNORED
-from headway.generate import Request, generate
-from headway.train.work import Work
+from headway.decoding import Request, generate
+from headway.training.work import Work
 
 PROMPT = 16  # tokens of a held-out text to go on from
 TOKENS = 120  # that are written
@@ -40,7 +40,7 @@ def _continued(work: Work) -> Iterator[dict[str, Any]]:
     prompts = [tuple(row[: max(1, min(PROMPT, len(row) // 2))]) for row in tokens.tolist()]
     room = max(1, min(TOKENS, work.model.config.length - max(map(len, prompts))))
     requests = [
-        Request(prompt=prompt, max_tokens=room, temperature=0.8, top_p=0.95, seed=seed)
+        Request(prompt=prompt, max_new_tokens=room, temperature=0.8, top_p=0.95, seed=seed)
         for seed, prompt in enumerate(prompts)
     ]
     for prompt, found in zip(prompts, generate(work.model, requests, tokenizer=work.tokenizer), strict=True):
@@ -55,7 +55,7 @@ def _translated(work: Work, count: int) -> Iterator[dict[str, Any]]:
     kept = zip(inputs["source"].tolist(), inputs["source_keep"].tolist(), strict=True)
     sources = [tuple(token for token, real in zip(*pair, strict=True) if real) for pair in kept]
     most = min(2 * inputs["targets"].shape[1], work.config.length)
-    requests = [Request(prompt=source, max_tokens=most) for source in sources]
+    requests = [Request(prompt=source, max_new_tokens=most) for source in sources]
     found = generate(work.model, requests, tokenizer=work.tokenizer)
     for source, result, target in zip(sources, found, inputs["targets"].tolist(), strict=True):
         wanted = _text(work, [token for token in target if token != IGNORED])

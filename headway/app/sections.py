@@ -129,17 +129,17 @@ def going_on(run: Run) -> list[tuple[str, str]]:
     """What to do next, and by which command."""
     place = quote(str(run.path))
     uses = {
-        "language": ("write text", f'headway generate {place}/model --prompt "The"'),
-        "seq2seq": ("translate lines of a file", f"headway translate {place}/model FILE"),
-        "classify": ("classes of lines of a file", f"headway classify {place}/model FILE"),
-        "images": ("classes of pictures", f"headway classify {place}/model PICTURE"),
-        "embed": ("vectors of lines of a file", f"headway embed {place}/model FILE -o vectors.npy"),
+        "language": ("write text", f'headway generate {place} --prompt "The"'),
+        "seq2seq": ("translate lines of a file", f"headway translate {place} FILE"),
+        "classify": ("classes of lines of a file", f"headway classify {place} FILE"),
+        "images": ("classes of pictures", f"headway classify {place} PICTURE"),
+        "embed": ("vectors of lines of a file", f"headway embed {place} FILE -o vectors.npy"),
     }
     lines = [] if run.state == "finished" else [("go on with this run", f"headway train --out {place} --resume")]
     if (run.path / "model").is_dir():
         lines += [uses[run.task]] if run.task in uses else []
         seen = "--image PICTURE" if run.task == "images" else '"A text"'
         lines += [("what attends to what", f"headway look {place} {seen} -o look.html")]
-        lines += [("measure it on other data", f"headway eval {place}/model FILE")]
-        lines += [("shapes and parameters", f"headway info {place}/model")]
+        lines += [("measure it on other data", f"headway eval {place} FILE")]
+        lines += [("shapes and parameters", f"headway info {place}")]
     return [*lines, ("beside other runs", f"headway runs {quote(str(run.path.parent))} --html runs.html")]

@@ -59,6 +59,21 @@ def read(file: Path) -> dict[str, Any]:
     return found
 
 
+def saved(place: Path) -> Path:
+    """The settings of a run that is to be resumed."""
+    file = place / "config.yaml"
+    if not file.is_file():
+        raise ValueError(f"{place} is no run that could be resumed: it has no config.yaml")
+    return file
+
+
+def free_place(config: TrainConfig) -> Path:
+    """A directory of runs/ that nobody has taken yet."""
+    stem = Path(config.data.train[0].replace(":", "-")).name.split(".")[0].strip("*-") or config.task
+    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
+    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
+
+
 def written(config: TrainConfig) -> str:
     """The configuration as YAML."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

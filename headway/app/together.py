@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from headway.train.world import World
+from headway.training.world import World
 
 T = TypeVar("T")
 

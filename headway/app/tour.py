@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from headway.bench.clock import compare
-from headway.ops.attention import Call, attend_call, build, record_of
+from headway.ops.attention import Call, attend_call, call_for, record_of
+from headway.ops.attention.cost import Workload
 from headway.ops.mask import Mask, causal
 from headway.sizes import Cost
 
@@ -34,11 +35,11 @@ def stops(*, side: int = 24, heads: int = 8, width: int = 64, seed: int = 0) -> 
     """Every mechanism on a grid of side x side positions, each timed in turns with dense softmax attention."""
     calls = dict(_calls(side, heads, width, seed))
     for name, call in calls.items():
-        mechanism = record_of(call)
+        mechanism = record_of(call.spec)
         with torch.no_grad():
             found, right = attend_call(call), mechanism.reference(_double(call))
             timing = compare({name: _run(call), DENSE: _run(calls[DENSE])}, budget=0.3, least=5)
-        cost: Cost = mechanism.cost(call.sizes, call.mask, call.options, call.pairs)
+        cost: Cost = mechanism.operation(call.spec, Workload(call.sizes, call.mask, call.pairs)).forward
         assert cost.executed is not None
         yield Stop(
             name=name,
@@ -57,8 +58,8 @@ def _calls(side: int, heads: int, width: int, seed: int) -> Iterator[tuple[str, 
     q, k, v = (torch.randn(1, heads, length, width, generator=draw) for _ in range(3))
     vector = torch.randn(heads, width, generator=draw)
 
-    def call(mechanism: str, mask: Mask | None = None, vector: Tensor | None = None, **options: object) -> Call:
-        return build(q, k, v, mask=mask, mechanism=mechanism, vector=vector, options=options)
+    def call(mechanism: str, mask: Mask | None = None, **options: object) -> Call:
+        return call_for(q, k, v, mechanism, options, mask=mask)[1]
 
     yield DENSE, call("softmax")
     yield "softmax, causal", call("softmax", causal())
@@ -75,8 +76,8 @@ def _calls(side: int, heads: int, width: int, seed: int) -> Iterator[tuple[str, 
 
 
 def _double(call: Call) -> Call:
-    vector = None if call.vector is None else call.vector.double()
-    return replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double(), vector=vector)
+    own = {name: value.double() for name, value in call.parameters.items()}
+    return replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double(), parameters=own)
 
 
 def _run(call: Call) -> Callable[[], Tensor]:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
-from headway.generate import Broken, Request, Result, beam, generate
-from headway.hub.load import Loaded
+from headway.decoding import Broken, Request, Result, beam, generate
+from headway.hub.load import Loaded, with_tokenizer
+from headway.nn.modes import evaluating
 
 WINDOW = 1024  # lines; a file may be longer than memory
 KINDS = ("seq2seq", "recurrent")
@@ -33,17 +34,20 @@ class Translator:
     tokenizer: Tokenizer
     beams: int | None = None  # None: the likeliest token, one after the other
     length_penalty: float = 1.0
-    max_tokens: int = 256
+    max_new_tokens: int = 256
     prefix: str = ""
     cut: bool = False  # a line that is too long, instead of refusing it
     when_cut: Callable[[Line, int], None] = lambda line, most: None  # hears of it, and to how many tokens
 
     @classmethod
     def of(cls, loaded: Loaded, **options: Any) -> "Translator":
-        model, tokenizer, receipt = loaded
-        check_kind(receipt.path, model.config.kind)
+        return cls.made(loaded.model, loaded.tokenizer, loaded.receipt.path, **options)
+
+    @classmethod
+    def made(cls, model: Any, tokenizer: Tokenizer | None, name: str, **options: Any) -> "Translator":
+        check_kind(name, model.config.kind)
         if tokenizer is None:
-            raise ValueError(f"{receipt.path} has no tokenizer (tokenizer.json), so it cannot read text")
+            raise ValueError(f"{name} has no tokenizer (tokenizer.json), so it cannot read text")
         return cls(model, tokenizer, **options)
 
     def run(
@@ -80,7 +84,7 @@ class Translator:
             ) from None
 
     def _decoded(self, sources: Sequence[tuple[int, ...]]) -> list[Result]:
-        requests = [Request(prompt=source, max_tokens=self.max_tokens) for source in sources]
+        requests = [Request(prompt=source, max_new_tokens=self.max_new_tokens) for source in sources]
         options: dict[str, Any] = {"tokenizer": self.tokenizer, "past_length": "stop"}
         if self.beams is None:
             return generate(self.model, requests, **options)
@@ -102,11 +106,52 @@ class Translator:
             return tuple(tokens)
         if not self.cut:
             raise ValueError(
-                f"{line.where} has {len(tokens)} tokens, and the model reads {most}: shorten it, or pass --cut to read "
-                "its beginning"
+                f"{line.where} has {len(tokens)} tokens, and the model reads {most}: shorten it, or read its "
+                "beginning with --cut (cut=True)"
             )
         self.when_cut(line, most)
         return (*tokens[: most - 1], tokens[-1])  # the last one tells the model that the source has ended
+
+
+@overload
+def translate(
+    model: Any,
+    texts: str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    beams: int | None = None,
+    length_penalty: float = 1.0,
+    max_new_tokens: int = 256,
+    prefix: str = "",
+    batch: int = 32,
+    cut: bool = False,
+) -> Result: ...
+@overload
+def translate(
+    model: Any,
+    texts: Sequence[str],
+    *,
+    tokenizer: Tokenizer | None = None,
+    beams: int | None = None,
+    length_penalty: float = 1.0,
+    max_new_tokens: int = 256,
+    prefix: str = "",
+    batch: int = 32,
+    cut: bool = False,
+) -> list[Result]: ...
+def translate(
+    model: Any, texts: Any, *, tokenizer: Tokenizer | None = None, batch: int = 32, **options: Any
+) -> Result | list[Result]:
+    """The translation of a text, or of each of several, by a model that reads a source; `.text` has the words.
+
+    The model is one that `headway.load` gave, or the name or path of one. An empty text stays empty.
+    """
+    found, known = with_tokenizer(model, tokenizer)
+    translator = Translator.made(found, known, str(model) if isinstance(model, str | Path) else "this", **options)
+    rows = [Line(f"text {place}", text) for place, text in enumerate([texts] if isinstance(texts, str) else texts)]
+    with evaluating(found):
+        results = translator(rows, batch=batch)
+    return results[0] if isinstance(texts, str) else results
 
 
 def check_kind(path: str, kind: str) -> None:

@@ -1,8 +1,9 @@
 """`headway.examine`: which laws hold for a model, and a counter-example for each that does not."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -13,15 +14,17 @@ from headway.audit.search.scene import FULL, QUICK, Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 from headway.audit.subject.subject import Subject
+from headway.audit.subject.target import opened
 from headway.audit.subject.trial import said
 from headway.audit.subject.untouched import plain_module, untouched
-from headway.models import parameters
+from headway.config import Frozen
+from headway.models import build, parameters
 
 Say = Callable[[str], None]
 
 
 def examine(
-    model: nn.Module,
+    model: nn.Module | Frozen | str | Path,
     adapter: Adapter | None = None,
     *,
     laws: Iterable[str] | str | None = None,
@@ -31,18 +34,22 @@ def examine(
     say: Say | None = None,
     **told: Any,
 ) -> Report:
-    """Try the laws on any module. What is not told (by an Adapter, or by its fields as keywords) is guessed.
+    """Try the laws on any module, on a configuration's model, or on what a name means (as on the command line).
+
+    What is not told of how it is called (by an Adapter, or by its fields as keywords) is guessed.
 
     `quick` takes some seconds for a small model; quick=False looks at more and longer texts.
 
-    >>> from headway.models import fresh
+    >>> from headway.models import build
     >>> from headway.presets.gpt2 import gpt2
-    >>> model = fresh(gpt2(width=12, layers=1, heads=2, hidden=16, vocabulary=11, length=16))
+    >>> model = build(gpt2(width=12, layers=1, heads=2, hidden=16, vocabulary=11, length=16)).eval()
     >>> examine(model, laws="causal").holds
     True
     """
     began = time.monotonic()
     chosen = chosen_laws(laws)
+    if not isinstance(model, nn.Module):
+        model, adapter, name = _opened(model, adapter, name, seed, told)
     model, said_so = plain_module(model)
     with untouched(model):
         subject = Subject(model, guessed(model, adapter, told), name or type(model).__name__)
@@ -50,6 +57,19 @@ def examine(
         findings = [_tried(law, scene, say) for law in chosen]
     notes = [*said_so, *subject.adapter.notes, *([f"Not in float64: {scene.imprecise}."] if scene.imprecise else [])]
     return Report(subject.name, described(subject), findings, notes, time.monotonic() - began, seed, quick)
+
+
+def _opened(
+    model: Any, adapter: Adapter | None, name: str | None, seed: int, told: Mapping[str, Any]
+) -> tuple[nn.Module, Adapter | None, str]:
+    """The model that is meant."""
+    if isinstance(model, Frozen):
+        return build(model, seed=seed).eval(), adapter, name or model.kind_or_name()
+    if not isinstance(model, str | Path):
+        kind = type(model).__name__
+        raise ValueError(f"an audit is of a module (nn.Module), of a configuration or of a name, not of a {kind}")
+    found = opened(str(model), seed=seed, told=told)
+    return found.module, adapter or found.adapter, name or found.name
 
 
 def _tried(law: Law, scene: Scene, say: Say | None) -> Finding:

@@ -65,7 +65,7 @@ class Finding:
         return self.status == BROKEN
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """An audit: what was looked at, what was assumed of it, and the findings in the order of the laws."""
 
@@ -84,6 +84,15 @@ class Report:
     @property
     def holds(self) -> bool:
         return not self.broken
+
+    def __repr__(self) -> str:
+        return f"Report({self.target!r}: {len(self.findings)} laws, {len(self.broken)} broken; print it for the table)"
+
+    def __str__(self) -> str:
+        from headway.audit.laws import LAWS  # a report is plain values, and needs no torch before it is printed
+        from headway.audit.show.text import lines
+
+        return "\n".join(lines(self, {name: law.sentence for name, law in LAWS.items()}))
 
     def __getitem__(self, law: str) -> Finding:
         found = next((one for one in self.findings if one.law == law), None)

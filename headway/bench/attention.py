@@ -21,6 +21,7 @@ from headway.bench.run import Run
 from headway.ops.attention import attend
 from headway.ops.bias import Relative
 from headway.ops.mask import Mask, causal, padding
+from headway.ops.mask.pairs import Pairs
 
 PEER = "torch SDPA"
 SHORTEST = 2.0  # ms: below it the time of a call is mostly the call itself
@@ -93,7 +94,7 @@ def modified(run: Run) -> Iterator[Row]:
 
 
 def relative_table(weight: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-    return Relative(weight).table((weight,), query_positions[None], key_positions[None])
+    return Relative(weight).table((weight,), Pairs.of(query_positions, key_positions))
 
 
 def attend_relative(q: Tensor, k: Tensor, v: Tensor, weight: Tensor) -> Tensor:

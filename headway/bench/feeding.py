@@ -10,20 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-
 from headway.bench.row import Row, Target, counted
 from headway.bench.run import Run
-from headway.bench.steps import SIZES, Size, headway_step
+from headway.bench.sizes import SIZES, Size
+from headway.bench.steps import headway_step
 from headway.config.train import TokenizerConfig
 from headway.data.chunks import Document
 from headway.data.embedded import python
 from headway.data.learn import learn
 from headway.data.order import Order
-from headway.data.shards import build
+from headway.data.shards import build as build_shards
 from headway.data.windows import Windows
-from headway.models import fresh
-from headway.train.feed import Feed
+from headway.models import build
+from headway.training.feed import Feed
 
 TARGET = Target("the cores idle below 2 % of the time", at_most=2.0, ratio=False)
 STEPS = 100
@@ -39,7 +38,7 @@ def feeding(run: Run) -> Iterator[Row]:
 def waiting(size: Size, place: Path, *, steps: int) -> Row:
     """One row: real steps on real text, after a few that warm up."""
     feed, vocabulary = feed_of(size, place)
-    step = headway_step(fresh(replace(size, vocabulary=vocabulary).config, dtype=torch.float32).train())
+    step = headway_step(build(replace(size, vocabulary=vocabulary).config))
     for batches in feed.steps(0, 3):
         step(batches[0].inputs)
     feed.waited, begun = 0.0, time.perf_counter()
@@ -55,7 +54,7 @@ def feed_of(size: Size, place: Path) -> tuple[Feed, int]:
     """Windows over the Python reference, in characters, and how many characters there are."""
     texts = [Document(where, fields["text"]) for where, fields in python()]
     tokenizer = learn((text.text for text in texts), TokenizerConfig(kind="character"), task="language")
-    examples = Windows(build(texts, tokenizer, place, identity="the Python reference").view(), size.length)
+    examples = Windows(build_shards(texts, tokenizer, place, identity="the Python reference").view(), size.length)
     return Feed(examples, Order(len(examples), seed=0), size.batch), tokenizer.size
 
 

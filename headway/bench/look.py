@@ -26,7 +26,7 @@ from headway.look.make import look_at
 from headway.look.page import document
 from headway.look.reading import Given, read
 from headway.look.record import Look
-from headway.models import fresh
+from headway.models import build
 from headway.presets import preset
 
 LENGTH, HOVERS = 1000, 40
@@ -56,7 +56,7 @@ def capture(run: Run) -> Iterator[Row]:
         with torch.inference_mode():
             yield run.race(row, contenders, target=NOT_SLOWER, longest=run.seconds if run.quick else 60.0)
             # Without the logits, which are 200 MB in either library and nobody's weights.
-            ours_bytes = measure(lambda: watched(ours, tokens, ours.read)).peak / 1e6
+            ours_bytes = measure(lambda: watched(ours, tokens, ours.hidden_states)).peak / 1e6
             their_bytes = measure(lambda: tuple(theirs.transformer(tokens, output_attentions=True).values())).peak / 1e6
             yield counted(memory, ours_bytes, {"transformers, attentions": their_bytes}, target=LEANER)
 
@@ -94,7 +94,7 @@ def _record(length: int) -> Look:
     config = preset("gpt2")
     assert isinstance(config, LanguageConfig)
     given = Given(inputs=_tokens(config.vocabulary, length))
-    return look_at(read(fresh(config), given, title="GPT-2, random weights"), lens=False)
+    return look_at(read(build(config).eval(), given, title="GPT-2, random weights"), lens=False)
 
 
 def _tokens(vocabulary: int, length: int) -> Tensor:

@@ -18,9 +18,9 @@ from headway.bench.embed import embed
 from headway.bench.row import Row, Target, unmeasured
 from headway.bench.run import Run
 from headway.config import LanguageConfig, Special
-from headway.generate import Request, generate
+from headway.decoding import Request, generate
 from headway.hub import save
-from headway.models import fresh, parameters
+from headway.models import build, parameters
 from headway.presets import preset
 
 PEER = "transformers"
@@ -63,7 +63,7 @@ def _beside(run: Run, row: Row, contenders: Callable[[Any, Any], dict], factor: 
 
 def _decoding(ours: Any, theirs: Any, *, streams: int, new: int) -> dict[str, Callable[[], Tensor]]:
     prompts = torch.randint(0, ours.config.vocabulary, (streams, PROMPT), generator=torch.Generator().manual_seed(3))
-    requests = [Request(prompt=tuple(row), max_tokens=new) for row in prompts.tolist()]
+    requests = [Request(prompt=tuple(row), max_new_tokens=new) for row in prompts.tolist()]
     options = dict(max_new_tokens=new, do_sample=False, attention_mask=torch.ones_like(prompts))
     return {
         PEER: lambda: theirs.generate(prompts, **options)[:, PROMPT:],
@@ -93,7 +93,7 @@ def pair(**options: Any) -> Iterator[tuple[Any, Any]]:
     logging.disable_progress_bar()
     config = preset("gpt2")
     assert isinstance(config, LanguageConfig)
-    model = fresh(config.model_copy(update={"special": Special()}))
+    model = build(config.replace(special=Special())).eval()
     with TemporaryDirectory() as place:
         save(model, f"{place}/model")
         yield model, AutoModelForCausalLM.from_pretrained(f"{place}/model", **options).eval()

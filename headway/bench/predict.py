@@ -16,7 +16,8 @@ from torch import Tensor
 from headway.bench.clock import Timing, compare
 from headway.bench.row import Row, Target, timed
 from headway.bench.run import Run
-from headway.bench.steps import SIZES, Size, headway_step
+from headway.bench.sizes import SIZES, Size
+from headway.bench.steps import headway_step
 from headway.config import Frozen, LanguageConfig, Special
 from headway.config.base import sides
 from headway.cost.compose import price_tree
@@ -24,7 +25,7 @@ from headway.cost.part import lines
 from headway.cost.setting import Setting
 from headway.cost.time import predict
 from headway.cost.time.machine import Machine, measure, stored
-from headway.models import fresh
+from headway.models import build
 from headway.presets import preset
 
 FACTOR = 1.3
@@ -60,7 +61,7 @@ def prefill(run: Run) -> Iterator[Row]:
     """A prompt through a language model, up to the logits of what follows."""
     for size, length in ((SMALL, 64), (GPT2, 128), *(() if run.quick else ((GPT2, 512),))):
         config = _language(size)
-        model, tokens = fresh(config).eval(), _tokens(config.vocabulary, 1, length)
+        model, tokens = build(config).eval(), _tokens(config.vocabulary, 1, length)
         call = partial(_read_all, model, tokens)
         yield _row(run, Case(size.name, config, Setting(length=length).prefill(), "prefill", call))
 
@@ -71,7 +72,7 @@ def decode(run: Run) -> Iterator[Row]:
         if run.quick and size is GPT2 and (past, batch) != (32, 1):
             continue
         config = _language(size)
-        call = _Decoder(fresh(config).eval(), _tokens(config.vocabulary, batch, past))
+        call = _Decoder(build(config).eval(), _tokens(config.vocabulary, batch, past))
         yield _row(run, Case(size.name, config, Setting(batch=batch).decode(past), "decode", call))
 
 
@@ -112,7 +113,7 @@ def _machine() -> Machine:
 
 def _language(size: Size) -> LanguageConfig:
     """The size's model with GPT-2's own length, so that there is room to decode."""
-    return size.config.model_copy(update={"length": 1024, "special": Special()})
+    return size.config.replace(length=1024, special=Special())
 
 
 def _tokens(vocabulary: int, batch: int, length: int) -> Tensor:
@@ -139,7 +140,7 @@ class _Decoder:
 
 
 def _whole(config: Any, setting: Setting) -> Callable[[], Tensor]:
-    model, kind = fresh(config).eval(), config.kind_or_name()
+    model, kind = build(config).eval(), config.kind_or_name()
     if kind == "vision":
         images = torch.ones(setting.batch, config.channels, *sides(config.image))
         return lambda: model(images)
@@ -147,13 +148,13 @@ def _whole(config: Any, setting: Setting) -> Callable[[], Tensor]:
     if kind == "seq2seq":
         source = _tokens(1000, setting.batch, setting.source_length)
         return lambda: model(source, target)
-    return lambda: model.read(target)
+    return lambda: model.hidden_states(target)
 
 
 def _training(size: Size, dtype: str) -> Callable[[], object]:
     text = _tokens(size.vocabulary, size.batch, size.length + 1)
     inputs = {"tokens": text[:, :-1].contiguous(), "targets": text[:, 1:].contiguous()}
-    return partial(headway_step(fresh(size.config, dtype=getattr(torch, dtype)).train()), inputs)
+    return partial(headway_step(build(size.config, dtype=getattr(torch, dtype))), inputs)
 
 
 CASES: dict[str, Callable[[Run], Iterator[Row]]] = {

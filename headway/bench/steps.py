@@ -5,7 +5,6 @@ its masters in float32, the peers have none, which is less work.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,61 +13,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.config import LanguageConfig, Special
+from headway.bench.plain import plain_gpt
+from headway.bench.sizes import Size
 from headway.config.train import OptimConfig
 from headway.hub import save
-from headway.models import fresh
-from headway.presets.gpt2 import gpt2
-from headway.train.learner import Learner, total
-from headway.train.objectives.language import language
-from headway.train.optim import Optimizer
+from headway.models import build
+from headway.training.allocator import keep_memory
+from headway.training.learner import Learner, total
+from headway.training.objectives.language import language
+from headway.training.optim import Optimizer
 
 Inputs = Mapping[str, Tensor]
 OPTIM = OptimConfig()
 
 
-@dataclass(frozen=True)
-class Size:
-    """A model and a batch."""
-
-    name: str
-    layers: int
-    width: int
-    heads: int
-    vocabulary: int
-    batch: int
-    length: int
-
-    @property
-    def config(self) -> LanguageConfig:
-        config = gpt2(width=self.width, layers=self.layers, heads=self.heads)
-        block = config.stack.block.model_copy(update={"dropout": 0.0})
-        stack = config.stack.model_copy(update={"block": block})
-        sizes = {"vocabulary": self.vocabulary, "length": self.length, "special": Special(), "stack": stack}
-        return config.model_copy(update=sizes)
-
-    @property
-    def shape(self) -> str:
-        return f"{self.layers} layers of {self.width}, V {self.vocabulary}, batch {self.batch} x {self.length}"
+PEERS = ("plain PyTorch", "transformers", "x-transformers")
 
 
-SIZES = {
-    "characters": Size("GPT on characters", 4, 128, 4, 65, 12, 64),
-    "subwords": Size("GPT on subwords", 6, 256, 8, 8192, 8, 128),
-}
-
-
-def contenders(size: Size, dtype: torch.dtype) -> dict[str, Callable[[], Tensor]]:
-    """A training step of each library, on the same tokens."""
+def contender(name: str, size: Size, dtype: torch.dtype) -> Callable[[], Tensor]:
+    """A training step of one library, on the same tokens and, where it has such a model, the same weights."""
     text = torch.randint(0, size.vocabulary, (size.batch, size.length + 1), generator=torch.Generator().manual_seed(3))
     inputs = {"tokens": text[:, :-1].contiguous(), "targets": text[:, 1:].contiguous()}
-    model = fresh(size.config, dtype=dtype)
-    other, third = _transformers(model, dtype), _x_transformers(size, dtype)
-    return {
-        "transformers": _plainly(other, lambda tokens: other(tokens, use_cache=False).logits, inputs),
-        "x-transformers": _plainly(third, third, inputs),
-        "headway": partial(headway_step(model.train()), inputs),
-    }
+    model = build(size.config, dtype=dtype)
+    if name == "headway":
+        keep_memory()  # as `headway train` does
+        return partial(headway_step(model.train()), inputs)
+    if name == "transformers":
+        other = _transformers(model, dtype)
+        return _plainly(other, lambda tokens: other(tokens, use_cache=False).logits, inputs)
+    other = plain_gpt(model, size) if name == "plain PyTorch" else _x_transformers(size, dtype)
+    return _plainly(other, other, inputs)
 
 
 def headway_step(model: nn.Module) -> Callable[[Inputs], Tensor]:

@@ -30,8 +30,8 @@ def before_loading(directory: str, beam: int | None, check: Callable[[str, str],
     from headway.data.tokenizer import Tokenizer
     from headway.hub import target
 
-    path = target.directory(directory)
-    config = target.Directory(path).config
+    found = target.directory(directory)
+    path, config = found.path, found.config
     check(str(path), config.kind)
     if Tokenizer.read(path) is None:
         raise ValueError(f"{path} has no tokenizer: add tokenizer.json, or vocab.json with merges.txt")

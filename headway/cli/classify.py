@@ -38,7 +38,7 @@ def classify(
     Parameters
     ----------
     directory
-        The model: a BERT with a classifier for text; a ViT, DeiT or DaViT for pictures.
+        The model: a run, or the directory of a BERT with a classifier for text, of a ViT, DeiT or DaViT for pictures.
     files
         Lines of text in UTF-8, or pictures; `-`, or none at all, is stdin: lines of text, or paths of pictures.
     top
@@ -61,8 +61,8 @@ def classify(
     from headway.hub import load, target
 
     place = target.directory(directory)
-    check(files, target.Directory(place).config.kind)
-    loaded = load(place, dtype=dtype)
+    check(files, place.config.kind)
+    loaded = load(place.path, dtype=dtype)
     classifier = Classifier.of(loaded, cut=cut)
     _say(str(loaded.receipt))
     count, inputs = 0, classifier.items(files)

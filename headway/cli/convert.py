@@ -33,7 +33,7 @@ def convert(
     Parameters
     ----------
     source
-        A directory with config.json and model.safetensors (or shards and their index).
+        A run, or a directory with config.json and model.safetensors (or shards and their index).
     destination
         Where to write; it must not exist, or be empty, and lies outside the source.
     dtype
@@ -46,7 +46,7 @@ def convert(
     from headway.hub.save import check_place
     from headway.hub.target import directory
 
-    place = directory(source)
+    place = directory(source).path
     if destination:  # pathlib takes an empty path for the directory one is in
         _check_apart(place, Path(destination))
     check_place(destination, overwrite, how="add --overwrite")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from headway.cost.price import drafted, price
 from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
-from headway.cost.show.compare import compare, listed, totals
+from headway.cost.show.compare import compare, listed, whole_report
 from headway.cost.show.explain import explain_table, explain_text
 from headway.cost.show.formula import formula_record, formula_table, remarks
 from headway.cost.show.output import TEXT, formatted, put
 from headway.cost.show.record import as_json
-from headway.cost.show.report import report, sentences, title
+from headway.cost.show.report import sentences, title
 from headway.cost.show.sweep import read_sweep, sweep_record, sweep_table, swept
 from headway.cost.show.table import Table, table
 from headway.cost.show.units import units
@@ -46,8 +46,7 @@ def _report(job: Job) -> int:
     sheets = [price(target, **job.given, memory=job.memory, name=target) for target in job.targets]
     if len(sheets) == 1:
         sheet = sheets[0]
-        tables = [totals(sheet), *report(sheet)]
-        _print(job, title(sheet), tables, listed(sheets), as_json(sheet), sentences(sheet))
+        _print(job, title(sheet), whole_report(sheet), listed(sheets), as_json(sheet), sentences(sheet))
     else:
         _print(job, "", compare(sheets), listed(sheets), [as_json(sheet) for sheet in sheets])
     _note(sheets)

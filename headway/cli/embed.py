@@ -46,7 +46,8 @@ def embed(
     Parameters
     ----------
     directory
-        The model, as sentence-transformers saves it: modules.json, config.json, model.safetensors, tokenizer.json.
+        The model: a run, or a directory as sentence-transformers saves it (modules.json, config.json,
+        model.safetensors, tokenizer.json).
     file
         Lines of text in UTF-8; `-` is stdin.
     out
@@ -70,13 +71,13 @@ def _embed(
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.embed import Embedder, Lines, embed_file, form_of
     from headway.app.partial import check_place
-    from headway.hub import load
+    from headway.hub import load, target
 
     if out is not None:
         form_of(out)
         check_place(out, overwrite)
     lines = Lines.of(stream, name)  # a mistake in the input is said before the model is loaded
-    loaded = load(directory, dtype=dtype)
+    loaded = load(target.directory(directory).path, dtype=dtype)
     embedder = Embedder.of(loaded)
     _say(str(loaded.receipt))
     if out is not None:

@@ -19,7 +19,7 @@ def eval(
     stride: int | None = None,
     batch: int = 32,
     beam: Annotated[int | None, Parameter(alias="--beams")] = None,
-    max_tokens: int = 256,
+    max_new_tokens: Annotated[int, Parameter(alias="--max-tokens")] = 256,
     samples: int = 5,
     format: Format | None = None,
     document: Literal["file", "line", "paragraph"] | None = None,
@@ -70,7 +70,7 @@ def eval(
         How many examples to compute together.
     beam
         Translate by a search with so many beams; without it, the likeliest token is taken each time.
-    max_tokens
+    max_new_tokens
         Tokens to produce at most for each source.
     samples
         Translations to show.
@@ -102,7 +102,7 @@ def eval(
         One JSON object instead of text.
     """
     for name, value in (("batch", batch), ("length", length), ("stride", stride), ("beam", beam),
-                        ("max-tokens", max_tokens)):  # fmt: skip
+                        ("max-new-tokens", max_new_tokens)):  # fmt: skip
         if value is not None and value < 1:
             raise ValueError(f"--{name} is at least 1, not {value}")
     if not data:
@@ -121,7 +121,7 @@ def eval(
     settings = {**_columns(run), **{name: value for name, value in said.items() if value is not None}}
     asked = Asked(
         DataConfig(train=data, cut=cut, **settings), length=length, stride=stride, batch=batch, beams=beam,
-        max_tokens=max_tokens, samples=samples, score=score,
+        max_new_tokens=max_new_tokens, samples=samples, score=score,
     )  # fmt: skip
     loaded = load(path, dtype=dtype)
     _say(str(loaded.receipt))

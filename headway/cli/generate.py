@@ -15,9 +15,9 @@ from headway.cli.before import before_loading, stdin_text, utf8
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Choosing:
-    """How tokens are chosen; the names are those of headway.generate.Request."""
+    """How tokens are chosen; the names are those of headway.Request."""
 
-    max_tokens: int = 64
+    max_new_tokens: Annotated[int, Parameter(alias="--max-tokens")] = 64
     "Tokens to produce at most, for each prompt."
     temperature: float = 0.0
     "0 takes the likeliest token; above, tokens are drawn, the more evenly the higher."
@@ -59,14 +59,14 @@ def generate(
 
     For example:
 
-        headway generate gpt2/ --prompt "Once upon a time" --max-tokens 50
+        headway generate gpt2/ --prompt "Once upon a time" --max-new-tokens 50
         headway generate gpt2/ --prompt Yes --prompt No --temperature 0.8
         echo "Guten Morgen" | headway generate opus-mt-de-en/ --beam 4 --json
 
     Parameters
     ----------
     directory
-        The model: config.json, model.safetensors, tokenizer.json.
+        The model: a run, or a directory with config.json, model.safetensors and tokenizer.json.
     prompt
         Text to go on from; may be given several times. Without it, or for `-`, all of stdin less its last line break.
     beam
@@ -104,7 +104,7 @@ def _check(choosing: Choosing, beam: int | None, *, json: bool) -> None:
         raise ValueError(f"--beam is at least 1, not {beam}")
     usual = asdict(Choosing())
     for name, value in asdict(choosing).items():
-        if value != usual[name] and name not in ("max_tokens", "seed"):
+        if value != usual[name] and name not in ("max_new_tokens", "seed"):
             raise ValueError(f"--beam chooses by score alone: leave out {_option(name)}")
 
 
@@ -125,15 +125,15 @@ def spoken(error: ValueError) -> str:
 
     >>> spoken(ValueError("Request cannot take top_p=2.0: input should be less than or equal to 1"))
     '--top-p cannot be 2.0: input should be less than or equal to 1'
-    >>> spoken(ValueError('5 tokens and max_tokens=80 more do not fit: choose past_length="stop"'))
-    '5 tokens and --max-tokens 80 more do not fit: choose --past-length stop'
+    >>> spoken(ValueError('5 tokens and max_new_tokens=80 more do not fit: choose past_length="stop"'))
+    '5 tokens and --max-new-tokens 80 more do not fit: choose --past-length stop'
     """
-    from headway.generate import Broken
+    from headway.decoding import Broken
 
     if isinstance(error, Broken):
         return str(error).replace(f"request {error.request}", f"prompt {error.request + 1}")
     text = re.sub(r"^Request cannot take (\w+)=", lambda found: f"{_option(found[1])} cannot be ", str(error))
-    return re.sub(r'\b(max_tokens|past_length)="?(\w+)"?', lambda found: f"{_option(found[1])} {found[2]}", text)
+    return re.sub(r'\b(max_new_tokens|past_length)="?(\w+)"?', lambda found: f"{_option(found[1])} {found[2]}", text)
 
 
 def _option(name: str) -> str:
@@ -141,7 +141,7 @@ def _option(name: str) -> str:
 
 
 def _generates(path: str, kind: str) -> None:
-    from headway.generate.reader import KINDS
+    from headway.decoding.reader import KINDS
 
     if kind not in KINDS:
         raise ValueError(f"{path} holds a {kind} model, which does not generate text; {', '.join(KINDS)} models do")
@@ -157,7 +157,7 @@ def _results(
     dtype: str | None,
     json: bool,
 ) -> list:
-    from headway.generate import Request
+    from headway.decoding import Request
     from headway.hub import load
 
     requests = [Request(prompt=text, **asdict(choosing)) for text in prompts]
@@ -170,7 +170,7 @@ def _results(
 
 
 def _streamed(model: Any, requests: list, options: dict[str, Any], *, silent: bool) -> list:
-    from headway.generate import Result, stream
+    from headway.decoding import Result, stream
 
     found: list[list] = [[] for _ in requests]
 
@@ -189,7 +189,7 @@ def _streamed(model: Any, requests: list, options: dict[str, Any], *, silent: bo
 
 
 def _searched(model: Any, requests: list, options: dict[str, Any], *, silent: bool) -> list:
-    from headway.generate import beam
+    from headway.decoding import beam
 
     results = [found[0] for found in beam(model, requests, **options)]
     for number, result in enumerate(results, 1):
@@ -216,7 +216,7 @@ def in_turn(events: Iterator) -> Iterator[str]:
 
 
 def _say(number: int, result: Any) -> None:
-    from headway.generate.request import some
+    from headway.decoding.request import some
 
     ties = f", ties at {', '.join(str(place + 1) for place in result.ties)}" if result.ties else ""
     print(f"prompt {number}: {some(len(result.tokens), 'token')}, ended by {result.finish}{ties}", file=sys.stderr)

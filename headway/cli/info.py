@@ -28,7 +28,7 @@ def info(target: str | None = None, /, *, json: Annotated[bool, Parameter(negati
     Parameters
     ----------
     target
-        A directory with config.json, a preset (preset:NAME where a directory has its name), or
+        A run, a directory with config.json, a preset (preset:NAME where a directory has its name), or
         package.module:function that makes a model.
     json
         One object instead of a tree; without a target, a list.

@@ -58,20 +58,20 @@ def train(
     dry_run
         Read the data and build the model, say what would be trained, and stop.
     """
-    from headway.app.settings import merged, resolve, written
+    from headway.app.settings import free_place, merged, resolve, saved, written
 
     given = {} if settings is None else settings.model_dump(exclude_unset=True)
     _check(data)
     if data:
         given = merged(given, {"data": {"train": list(data)}})
     place = _place(out, config) if resume else out
-    resolved = resolve(given, file=_saved(place) if resume and place is not None else config)
+    resolved = resolve(given, file=saved(place) if resume and place is not None else config)
     if not resolved.data.train:
         raise ValueError("there is nothing to train on: name a file, a folder, or a source such as python")
     if print_config:
         print(written(resolved), end="")
         return 0
-    place = place or _free(resolved)
+    place = place or free_place(resolved)
     if "WORLD_SIZE" in os.environ:
         # A head that nothing is asked of in a batch is no mistake, and DDP would warn of it.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -105,20 +105,6 @@ def _place(out: Path | None, config: Path | None) -> Path:
     if config is not None:
         raise ValueError(f"--resume goes on with the settings of {out}: leave --config {config} out")
     return out
-
-
-def _saved(place: Path) -> Path:
-    file = place / "config.yaml"
-    if not file.is_file():
-        raise ValueError(f"{place} is no run that could be resumed: it has no config.yaml")
-    return file
-
-
-def _free(config: TrainConfig) -> Path:
-    """A directory of runs/ that nobody has taken yet."""
-    stem = Path(config.data.train[0].replace(":", "-")).name.split(".")[0].strip("*-") or config.task
-    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
-    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
 
 
 def _after(place: Path) -> None:

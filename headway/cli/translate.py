@@ -18,7 +18,7 @@ def translate(
     *,
     beam: Annotated[int | None, Parameter(alias="--beams")] = None,
     length_penalty: float = 1.0,
-    max_tokens: int = 256,
+    max_new_tokens: Annotated[int, Parameter(alias="--max-tokens")] = 256,
     prefix: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     batch: int = 32,
     cut: Annotated[bool, Parameter(negative="")] = False,
@@ -41,14 +41,14 @@ def translate(
     Parameters
     ----------
     directory
-        The model: a T5, BART or Marian, with its tokenizer.
+        The model: a run, or the directory of a T5, BART or Marian with its tokenizer.
     file
         Lines of text in UTF-8; `-` is stdin.
     beam
         Search for the text of the highest score with so many beams; without it, the likeliest token is taken each time.
     length_penalty
         Of a beam search: the score is the log-probability divided by length to this power.
-    max_tokens
+    max_new_tokens
         Tokens to produce at most for each line.
     prefix
         Text to put before each line, such as T5's names of its tasks.
@@ -61,7 +61,7 @@ def translate(
     json
         One JSON object per line instead.
     """
-    for name, value in (("beam", beam), ("max-tokens", max_tokens), ("batch", batch)):
+    for name, value in (("beam", beam), ("max-new-tokens", max_new_tokens), ("batch", batch)):
         if value is not None and value < 1:
             raise ValueError(f"--{name} is at least 1, not {value}")
     if str(file) != "-":
@@ -78,7 +78,7 @@ def translate(
         loaded,
         beams=beam,
         length_penalty=length_penalty,
-        max_tokens=max_tokens,
+        max_new_tokens=max_new_tokens,
         prefix=prefix,
         cut=cut,
         when_cut=cuts,
@@ -90,9 +90,9 @@ def translate(
         text = " ".join(result.text.splitlines())
         print(json_format.dumps(_row(line.text, result), ensure_ascii=False) if json else text, flush=True)
         counts["line"] += 1
-        counts["short"] += result.finish in ("max_tokens", "length")
+        counts["short"] += result.finish in ("max_new_tokens", "length")
         counts["tie"] += bool(result.ties)
-    _say(_summary(**counts, limit=max_tokens) + str(cuts))
+    _say(_summary(**counts, limit=max_new_tokens) + str(cuts))
     return 0
 
 

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, InstanceOf, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from headway.config.base import Frozen, Size
-from headway.config.spec import Softmax, Spec
+from headway.config.base import Frozen, Pair, Size, forget_derived
+from headway.config.spec import Softmax, Spec, read_spec
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+DerivedSize = int | Any  # an int; in formulas of cost, a letter or what follows from letters
 
 
 class LinearScaling(Frozen):
@@ -51,13 +52,45 @@ Scaling = LinearScaling | Llama3Scaling | YarnScaling
 class Rotary(Frozen):
     """Rotary positions (arXiv:2104.09864) on the first `width` channels of each head (None: all of them).
 
-    `scaling` stretches them over a longer text than the first training had.
+    `scaling` stretches them over a longer text than the first training had. On a `grid` of Y x X positions, read row by
+    row, half of the pairs turn with the row and half with the column; tokens beside the grid are not turned.
     """
 
     base: float = 10000.0
     width: int | None = None
     interleaved: bool = False
     scaling: Annotated[Scaling, Field(discriminator="kind")] | None = None
+    grid: Pair | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Rotary":
+        if self.grid is not None and self.scaling is not None:
+            raise ValueError("a grid has no longer text to be stretched over: rotary scaling is for sequences")
+        return self
+
+
+class Alibi(Frozen):
+    """A penalty that grows with distance, one slope per head and nothing to learn (arXiv:2108.12409)."""
+
+    kind: Literal["alibi"] = "alibi"
+
+
+class Relative(Frozen):
+    """One learned number per head and bucket of distances (T5, arXiv:1910.10683)."""
+
+    kind: Literal["relative"] = "relative"
+    buckets: Size = 32
+    max_distance: Size = 128
+
+
+class Clipped(Frozen):
+    """One learned number per head and difference of positions, clipped to ±`reach` (arXiv:1803.02155)."""
+
+    kind: Literal["clipped"] = "clipped"
+    reach: Size = 16
+
+
+PositionBias = Annotated[Alibi | Relative | Clipped, Field(discriminator="kind")]
 
 
 class AttentionConfig(Frozen):
@@ -65,15 +98,18 @@ class AttentionConfig(Frozen):
 
     >>> AttentionConfig(width=12, heads=3).head_width
     4
+    >>> AttentionConfig(width=12, heads=3).replace(heads=6).kv_heads
+    6
     """
 
     width: Size
     heads: Size = 1
-    kv_heads: Size = 0  # heads, where left out
-    head_width: Size = 0  # width / heads, where left out
-    value_width: Size = 0  # head_width, where left out
-    source_width: Size = 0  # width, where left out
-    output_width: Size = 0  # width, where left out; heads · value_width where there is no output projection
+    # None where they follow: heads; width / heads; head_width; width; width (heads · value_width without `project`).
+    own_kv_heads: Size | None = Field(default=None, alias="kv_heads")
+    own_head_width: Size | None = Field(default=None, alias="head_width")
+    own_value_width: Size | None = Field(default=None, alias="value_width")
+    own_source_width: Size | None = Field(default=None, alias="source_width")
+    own_output_width: Size | None = Field(default=None, alias="output_width")
     project: bool = True
     bias: bool = False
     output_bias: bool = False
@@ -81,25 +117,34 @@ class AttentionConfig(Frozen):
     softcap: float | None = None
     causal: bool = False
     rotary: Rotary | None = None
-    mechanism: Annotated[Spec, Field(discriminator="kind")] | InstanceOf[Frozen] = Softmax()
+    mechanism: Annotated[SerializeAsAny[Spec], BeforeValidator(read_spec)] = Softmax()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _follow(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or "width" not in given:
-            return given
-        width, heads = given["width"], given.get("heads", 1)
-        if not (isinstance(width, int) and isinstance(heads, int) and width > 0 and heads > 0):
-            return given
-        if given.get("head_width") is None and width % heads:
-            raise ValueError(f"width {width} is not divisible by heads {heads}: choose head_width too")
-        full = {"head_width": width // heads, "kv_heads": heads, "source_width": width} | _said(given)
-        full = {"value_width": full["head_width"]} | full
-        own = width if full.get("project", True) else heads * full["value_width"]
-        return {"output_width": own} | full
+    @property
+    def kv_heads(self) -> DerivedSize:
+        return self.heads if self.own_kv_heads is None else self.own_kv_heads
+
+    @property
+    def head_width(self) -> DerivedSize:
+        return self.width // self.heads if self.own_head_width is None else self.own_head_width
+
+    @property
+    def value_width(self) -> DerivedSize:
+        return self.head_width if self.own_value_width is None else self.own_value_width
+
+    @property
+    def source_width(self) -> DerivedSize:
+        return self.width if self.own_source_width is None else self.own_source_width
+
+    @property
+    def output_width(self) -> DerivedSize:
+        if self.own_output_width is not None:
+            return self.own_output_width
+        return self.width if self.project else self.heads * self.value_width
 
     @model_validator(mode="after")
     def _agree(self) -> "AttentionConfig":
+        if self.own_head_width is None and self.width % self.heads:
+            raise ValueError(f"width {self.width} is not divisible by heads {self.heads}: choose head_width too")
         if self.heads % self.kv_heads:
             raise ValueError(f"{self.kv_heads} key/value heads do not divide {self.heads} query heads")
         if not self.project and self.output_width != self.heads * self.value_width:
@@ -107,11 +152,9 @@ class AttentionConfig(Frozen):
                 f"without an output projection {self.heads} heads of value width {self.value_width} give "
                 f"{self.heads * self.value_width}, not output_width {self.output_width}"
             )
+        even = ("head_width",) if self.width % self.heads == 0 else ()
+        forget_derived(self, (*even, "kv_heads", "value_width", "source_width", "output_width"))
         return self
-
-
-def _said(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}
 
 
 class FeedForwardConfig(Frozen):
@@ -153,20 +196,49 @@ class BlockConfig(Frozen):
         return self
 
     @property
-    def width(self) -> int:
+    def width(self) -> DerivedSize:
         return self.attention.width
 
     @property
-    def output_width(self) -> int:
+    def output_width(self) -> DerivedSize:
         return (self.cross or self.attention).output_width
 
 
 class StackConfig(Frozen):
-    """The same block `layers` times, each with its own parameters."""
+    """`layers` blocks, each with its own parameters: `block` again and again, or `block` and the `alternates` in turn.
+
+    So a stack of six layers with alternates (b, c) is block, b, c, block, b, c. `bias` is added to the scores of every
+    self-attention. `scaled_init`: the last map of each residual branch starts smaller by √(branches · layers) (GPT-2).
+    """
 
     block: BlockConfig
+    alternates: tuple[BlockConfig, ...] = ()
     layers: Size
     final_norm: bool = False
+    bias: PositionBias | None = None
+    scaled_init: bool = False
+
+    @property
+    def pattern(self) -> tuple[BlockConfig, ...]:
+        """The blocks that repeat; of a stack that is shorter, those that are in it."""
+        return (self.block, *self.alternates)[: self.layers] if self.alternates else (self.block,)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many layers each block of the pattern makes."""
+        if not self.alternates:
+            return (self.layers,)
+        return tuple(len(range(place, self.layers, len(self.pattern))) for place in range(len(self.pattern)))
+
+    @property
+    def blocks(self) -> tuple[BlockConfig, ...]:
+        """The block of every layer."""
+        return tuple(self.pattern[layer % len(self.pattern)] for layer in range(self.layers))
+
+    @property
+    def grid(self) -> Pair | None:
+        """The grid on which its attention stands; None where it reads sequences of any length."""
+        return next((b.attention.mechanism.layout for b in self.pattern if b.attention.mechanism.layout), None)
 
     @model_validator(mode="after")
     def _stackable(self) -> "StackConfig":
@@ -175,4 +247,20 @@ class StackConfig(Frozen):
                 f"a stack feeds each layer's output to the next, so both need one size: this block maps width "
                 f"{self.block.width} to {self.block.output_width}"
             )
+        for other in self.alternates:
+            self._check_alternate(other)
         return self
+
+    def _check_alternate(self, other: BlockConfig) -> None:
+        for name in ("width", "output_width"):
+            if getattr(other, name) != getattr(self.block, name):
+                raise ValueError(
+                    f"blocks of one stack have one size: an alternate has {name} {getattr(other, name)}, the first "
+                    f"block {getattr(self.block, name)}"
+                )
+        if other.attention.causal != self.block.attention.causal or (other.cross is None) != (self.block.cross is None):
+            raise ValueError("blocks of one stack are all causal or none, and all attend to a source or none")
+        if self.bias is not None and other.attention.heads != self.block.attention.heads:
+            raise ValueError(
+                f"one bias serves one number of heads, not {self.block.attention.heads} and {other.attention.heads}"
+            )

@@ -26,6 +26,7 @@ class MaskedConfig(Frozen):
     length: Size  # positions it was made for
     types: Size = 2  # sentences that are told apart
     stack: StackConfig
+    positions: Literal["learned", "sinusoidal", "none"] = "learned"
     eps: float = 1e-12  # of the norms outside of the stack
     pooler: bool = True
     words: bool = False

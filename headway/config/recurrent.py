@@ -1,10 +1,10 @@
 """A recurrent encoder-decoder with additive attention."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from headway.config.base import Frozen, Size
+from headway.config.base import Frozen, Size, forget_derived
 from headway.config.language import Special
 
 
@@ -22,19 +22,25 @@ class RecurrentConfig(Frozen):
     vocabulary: Size  # of the target
     width: Size  # of the embeddings, m of the paper
     hidden: Size  # of the states, n
-    attention_width: Size = 0  # of the hidden layer that gives a score, n'; hidden, where left out
-    output_width: Size = 0  # of the maxout layer, l; half of hidden, where left out
+    own_attention_width: Size | None = Field(default=None, alias="attention_width")  # None: hidden
+    own_output_width: Size | None = Field(default=None, alias="output_width")  # None: half of hidden
     bidirectional: bool = True  # whether the encoder also reads from the last word to the first
     special: Special = Special()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _follow(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("hidden"), int) or given["hidden"] < 1:
-            return given
-        hidden = given["hidden"]
-        said = {name: value for name, value in given.items() if value is not None}
-        return {"attention_width": hidden, "output_width": (hidden + 1) // 2} | said
+    @model_validator(mode="after")
+    def _agree(self) -> "RecurrentConfig":
+        forget_derived(self, ("attention_width", "output_width"))
+        return self
+
+    @property
+    def attention_width(self) -> int:
+        """Of the hidden layer that gives a score, n' of the paper."""
+        return self.hidden if self.own_attention_width is None else self.own_attention_width
+
+    @property
+    def output_width(self) -> int:
+        """Of the maxout layer, l."""
+        return (self.hidden + 1) // 2 if self.own_output_width is None else self.own_output_width
 
     @property
     def annotation_width(self) -> int:

@@ -1,19 +1,12 @@
 """An encoder-decoder: a source in, the logits of the next token of a target out."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from headway.config.base import Frozen, Size
 from headway.config.language import Special
 from headway.config.layers import StackConfig
-
-
-class RelativeConfig(Frozen):
-    """T5's bias over differences of positions (arXiv:1910.10683), one table for all layers of a stack."""
-
-    buckets: Size = 32
-    max_distance: Size = 128
 
 
 class Forced(Frozen):
@@ -42,7 +35,6 @@ class Seq2SeqConfig(Frozen):
     decoder: StackConfig
     positions: Literal["learned", "sinusoidal", "halves", "none"] = "none"
     offset: Annotated[int, Field(ge=0, strict=True)] = 0
-    relative: RelativeConfig | None = None
     embedding_scale: float = 1.0
     embedding_norm: bool = False
     tied: bool = True
@@ -50,6 +42,18 @@ class Seq2SeqConfig(Frozen):
     head_bias: bool = False
     special: Special = Special()
     forced: Forced = Forced()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_relative(cls, given: Any) -> Any:
+        """`relative`, which older files have, is a bias of both stacks."""
+        if not isinstance(given, dict) or "relative" not in given:
+            return given
+        found = {name: value for name, value in given.items() if name != "relative"}
+        if given["relative"] is not None:
+            bias = {"kind": "relative", **given["relative"]}
+            found |= {name: {**given[name], "bias": bias} for name in ("encoder", "decoder")}
+        return found
 
     @model_validator(mode="after")
     def _agree(self) -> "Seq2SeqConfig":

@@ -81,12 +81,14 @@ class TokenizerConfig(_Said):
 
 
 class ModelChoice(_Said):
-    """Which model: one that exists (`start`), a published size (`preset`), or sizes of one's own."""
+    """Which model: one that exists (`start`), a published size (`preset`), a configuration, or sizes of one's own."""
 
     start: str | None = None
     """A directory that headway.load reads, or a run."""
     preset: str | None = None
-    """A published size, as `headway info` lists them."""
+    """A published size, as `headway info` lists them; the sizes below change it."""
+    config: str | None = None
+    """A configuration of one's own: a JSON file, or the JSON itself."""
     architecture: Literal["gpt", "llama", "bert", "transformer", "recurrent", "vit", "davit"] | None = None
     """The kind of model; by default the usual one of the task."""
     layers: Whole | None = None
@@ -107,8 +109,26 @@ class ModelChoice(_Said):
     """Of a DaViT: width of each stage."""
     stage_heads: tuple[int, ...] | None = None
     """Of a DaViT: heads, which are also the groups of channels, of each stage."""
+    attention: str | None = None
+    """The mechanism: softmax, linear, local, spatial … (`headway mechanisms`), or package.module:RECORD."""
     window: Whole | None = None
-    """Of a DaViT: side of a window."""
+    """Of local attention: keys at a distance below this; of spatial attention and of a DaViT: side of a window."""
+    dilation: Whole | None = None
+    """Of local attention: every so many keys."""
+    feature: str | None = None
+    """Of linear attention: elu, relu …"""
+    kv_heads: Whole | None = None
+    """Heads of keys and values; fewer than heads share them."""
+    head_width: Whole | None = None
+    """Of a query and a key; by default width / heads."""
+    positions: str | None = None
+    """learned, sinusoidal, rotary, alibi, relative, clipped or none; by default what the architecture has."""
+    norm: str | None = None
+    """layer, rms, batch or none; by default what the architecture has."""
+    activation: str | None = None
+    """Of the feed-forward: gelu, relu, silu …"""
+    softcap: Rate | None = None
+    """Largest score: scores become softcap · tanh(score / softcap)."""
     std: Rate = 0.02
     """Deviation of fresh weights."""
     alike: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0

@@ -6,7 +6,6 @@ from pydantic import model_validator
 
 from headway.config.base import Frozen, Size
 from headway.config.layers import StackConfig
-from headway.config.spec import Local, Spatial
 
 
 class VectorsConfig(Frozen):
@@ -38,11 +37,12 @@ class VectorsConfig(Frozen):
 
     @model_validator(mode="after")
     def _agree(self) -> "VectorsConfig":
-        block, spec = self.stack.block, self.stack.block.attention.mechanism
+        block = self.stack.block
         if block.cross is not None or block.attention.source_width != block.width:
             raise ValueError(
                 "layers by themselves read one sequence of vectors: no cross-attention, source_width=width"
             )
-        if isinstance(spec, Local | Spatial) and spec.grid is not None and spec.grid[0] * spec.grid[1] != self.length:
-            raise ValueError(f"a grid of {spec.grid} has {spec.grid[0] * spec.grid[1]} positions, not {self.length}")
+        grid = self.stack.grid
+        if grid is not None and grid[0] * grid[1] != self.length:
+            raise ValueError(f"a grid of {grid} has {grid[0] * grid[1]} positions, not {self.length}")
         return self

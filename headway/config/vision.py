@@ -7,14 +7,15 @@ from pydantic import Field, model_validator
 from headway.config.base import Extent, Frozen, Pair, Size, sides
 from headway.config.images import Images
 from headway.config.layers import AttentionConfig, StackConfig
-from headway.config.spec import Channel, Local, Spatial
+from headway.config.spec import read_spec
 
 Count = Annotated[int, Field(ge=0, strict=True)]
+VisionPositions = Literal["learned", "learned_grid", "sinusoidal_grid", "none"]
 
 
 def _resized(config: "VisionConfig | DaViTConfig", image: Extent) -> dict[str, Any]:
     """The fields of a configuration, for pictures that are brought to another size."""
-    images = config.images.model_copy(update={"resize": None, "crop": None})
+    images = config.images.replace(resize=None, crop=None)
     return {name: getattr(config, name) for name in type(config).model_fields} | {"image": image, "images": images}
 
 
@@ -26,6 +27,8 @@ def _named(classes: int, labels: tuple[str, ...]) -> None:
 class VisionConfig(Frozen):
     """Patches of P x P pixels as tokens, a stack that looks at all of them, a vector for the image, classes.
 
+    `positions` are a learned vector for every token, or of the patches alone a learned one for each row and column,
+    fixed sinusoids of both, or none (rotary positions and biases live in the stack).
     The vector is the class token's, or the `mean` of the patches. A `distilled` model has a second token, and with a
     `teacher` a second classifier on it; the logits are then the mean of both. The attention of the stack is free: on
     the grid of patches it may be local or in windows. `family` names the layout the model is saved in.
@@ -37,6 +40,7 @@ class VisionConfig(Frozen):
     patch: Extent = 16
     channels: Size = 3
     stack: StackConfig
+    positions: VisionPositions = "learned"
     class_token: bool = True
     distilled: bool = False
     teacher: bool = False
@@ -88,15 +92,11 @@ class VisionConfig(Frozen):
 
     def _on_grid(self) -> None:
         """Refuse an attention for another grid, or one that leaves the class token alone."""
-        spec = self.stack.block.attention.mechanism
-        if not isinstance(spec, Local | Spatial) or spec.grid is None:
-            return
-        if spec.grid != self.grid:
-            raise ValueError(f"the patches stand on a grid of {self.grid}, and the attention is for {spec.grid}")
-        if isinstance(spec, Spatial) and self.extra:
-            raise ValueError("spatial attention has no place beside the grid: class_token=False, pooling='mean'")
-        if isinstance(spec, Local) and self.extra and not spec.global_tokens:
-            raise ValueError("the class token stands beside the grid and would see nothing: global_tokens=True")
+        for block in self.stack.pattern:
+            block.attention.mechanism.check_layout(self.grid, self.extra)
+            rotary = block.attention.rotary
+            if rotary is not None and rotary.grid is not None and rotary.grid != self.grid:
+                raise ValueError(f"the patches stand on a grid of {self.grid}, and the rotation is for {rotary.grid}")
 
 
 class DaViTConfig(Frozen):
@@ -147,17 +147,18 @@ class DaViTConfig(Frozen):
 
     def spatial(self, stage: int) -> AttentionConfig:
         """Attention between the positions of a window."""
-        return self._attention(stage, Spatial(grid=self.padded(stage), window=self.window))
+        return self._attention(stage, {"kind": "spatial", "grid": self.padded(stage), "window": self.window})
 
     def channel(self, stage: int) -> AttentionConfig:
         """Attention between the channels of a group."""
         rows, columns = self.grids[stage]
-        return self._attention(stage, Channel(), None if self.scaled == "width" else (rows * columns) ** -0.5)
+        scale = None if self.scaled == "width" else (rows * columns) ** -0.5
+        return self._attention(stage, {"kind": "channel"}, scale)
 
-    def _attention(self, stage: int, mechanism: Spatial | Channel, scale: float | None = None) -> AttentionConfig:
+    def _attention(self, stage: int, mechanism: dict[str, Any], scale: float | None = None) -> AttentionConfig:
         return AttentionConfig(
             width=self.widths[stage], heads=self.heads[stage], bias=self.bias, output_bias=True, scale=scale,
-            mechanism=mechanism,
+            mechanism=read_spec(mechanism),
         )  # fmt: skip
 
     def hidden(self, stage: int) -> int:

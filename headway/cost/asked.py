@@ -7,11 +7,9 @@ from headway.config import (
     Extent,
     Frozen,
     LanguageConfig,
-    Local,
     MaskedConfig,
     SentenceConfig,
     Seq2SeqConfig,
-    Spatial,
     StackConfig,
     VectorsConfig,
     VisionConfig,
@@ -33,7 +31,7 @@ def whole(config: Frozen) -> Frozen:
         config = StackConfig(block=config, layers=1)
     if not isinstance(config, StackConfig):
         return config
-    grid = _grid(config)
+    grid = config.grid
     return VectorsConfig(stack=config) if grid is None else VectorsConfig(stack=config, length=grid[0] * grid[1])
 
 
@@ -71,7 +69,7 @@ def fixed_length(config: Frozen) -> int | None:
         return config.length
     if isinstance(config, DaViTConfig):
         return config.grids[0][0] * config.grids[0][1]
-    if isinstance(config, VectorsConfig) and _grid(config.stack) is not None:
+    if isinstance(config, VectorsConfig) and config.stack.grid is not None:
         return config.length
     return None
 
@@ -85,8 +83,3 @@ def positions_of(config: Frozen) -> int | None:
     if isinstance(config, LanguageConfig | Seq2SeqConfig) and config.positions == "learned":
         return config.length
     return None
-
-
-def _grid(stack: StackConfig) -> tuple[int, int] | None:
-    spec = stack.block.attention.mechanism
-    return spec.grid if isinstance(spec, Local | Spatial) else None

@@ -62,7 +62,7 @@ def symbol(name: str) -> Any:
 def lettered(config: Frozen, letters: Letters) -> Frozen | None:
     """The same configuration in letters; None for a kind whose sizes follow from one another by rounding."""
     make = _MADE.get(type(config))
-    return None if make is None else config.model_copy(update=make(config, letters))
+    return None if make is None else config.unchecked(**make(config, letters))
 
 
 def _attention(c: AttentionConfig, letters: Letters) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _attention(c: AttentionConfig, letters: Letters) -> dict[str, Any]:
     own = width if c.output_width == c.width else letters.of("D", c.output_width)
     rotary = c.rotary
     if rotary is not None and rotary.width is not None:
-        rotary = rotary.model_copy(update={"width": letters.of("R", rotary.width)})
+        rotary = rotary.unchecked(width=letters.of("R", rotary.width))
     return {
         "width": width,
         "heads": heads,
@@ -95,7 +95,10 @@ def _block(c: BlockConfig, letters: Letters) -> dict[str, Any]:
 
 def _stack(c: StackConfig, letters: Letters) -> dict[str, Any]:
     # one block is not so many times itself: a letter would only hide that
-    return _parts(c, letters, "block") | ({"layers": letters.of("N", c.layers)} if c.layers > 1 else {})
+    found = _parts(c, letters, "block")
+    if c.alternates:  # so many of this block and so many of that: the number of layers says both
+        return found | {"alternates": tuple(lettered(one, letters) for one in c.alternates)}
+    return found | ({"layers": letters.of("N", c.layers)} if c.layers > 1 else {})
 
 
 def _vectors(c: VectorsConfig, letters: Letters) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from headway.cost.request import Asked, check_dtype
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet, sheet_of
 from headway.cost.time.machine import stored
-from headway.hub.target import Function, is_model, made_by, resolve
+from headway.hub.target import Function, made_by, resolve
 from headway.ops.mask import Mask
 
 
@@ -126,9 +126,6 @@ def found_in(target: Any) -> Any:
 
 
 def _resolved(text: str) -> Any:
-    inner = Path(text) / "model"
-    if not is_model(Path(text)) and is_model(inner):  # a run of `headway train`
-        text = str(inner)
     target = resolve(text)
     if not isinstance(target, Function):
         return target.config

@@ -3,7 +3,7 @@
 from math import gcd, lcm
 from typing import Any
 
-from headway.config import AttentionConfig, FeedForwardConfig, Frozen, SentenceConfig, StackConfig
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, SentenceConfig, StackConfig
 
 OUTSIDE = ("width", "source_width", "output_width")
 INSIDE = ("head_width", "value_width")
@@ -20,10 +20,10 @@ def resized(config: Frozen, name: str, value: int) -> Frozen:
     if value < 1:
         raise ValueError(f"{name} is at least 1, not {value}")
     if isinstance(config, SentenceConfig):
-        return _made(config, encoder=resized(config.encoder, name, value))
+        return config.replace(encoder=resized(config.encoder, name, value))
     stacks = _stacks(config, name)
     change = _layers if name == "layers" else _wider
-    return _made(config, **{field: change(stack, value) for field, stack in stacks.items()})
+    return config.replace(**{field: change(stack, value) for field, stack in stacks.items()})
 
 
 def grain(config: Frozen) -> int:
@@ -57,25 +57,29 @@ def _stacks(config: Frozen, name: str) -> dict[str, StackConfig]:
 
 
 def _layers(stack: StackConfig, layers: int) -> StackConfig:
-    return _made(stack, layers=layers)
+    return stack.replace(layers=layers)
 
 
 def _wider(stack: StackConfig, width: int) -> StackConfig:
-    block = stack.block
+    others = tuple(_wider_block(block, width) for block in stack.alternates)
+    return stack.replace(block=_wider_block(stack.block, width), alternates=others)
+
+
+def _wider_block(block: BlockConfig, width: int) -> BlockConfig:
     parts: dict[str, Any] = {"attention": _attention(block.attention, block.width, width)}
     if block.cross is not None:
         parts["cross"] = _attention(block.cross, block.width, width)
     if block.feedforward is not None:
         parts["feedforward"] = _feedforward(block.feedforward, block.width, width)
-    return _made(stack, block=_made(block, **parts))
+    return block.replace(**parts)
 
 
 def _attention(c: AttentionConfig, before: int, after: int) -> AttentionConfig:
-    return _made(c, **{name: _scaled(c, name, before, after) for name in (*OUTSIDE, *INSIDE)})
+    return c.replace(**{name: _scaled(c, name, before, after) for name in (*OUTSIDE, *INSIDE)})
 
 
 def _feedforward(c: FeedForwardConfig, before: int, after: int) -> FeedForwardConfig:
-    return _made(c, hidden=_scaled(c, "hidden", before, after))
+    return c.replace(hidden=_scaled(c, "hidden", before, after))
 
 
 def _scaled(c: Frozen, name: str, before: int, after: int) -> int:
@@ -83,8 +87,3 @@ def _scaled(c: Frozen, name: str, before: int, after: int) -> int:
     if size * after % before:
         raise ValueError(f"{what} {size} at width {before} is no whole number at width {after}: choose another width")
     return size * after // before
-
-
-def _made(c: Any, **changed: Any) -> Any:
-    """Validated again, unlike a copy."""
-    return type(c)(**{name: getattr(c, name) for name in type(c).model_fields} | changed)

@@ -22,7 +22,7 @@ from headway.steps import COUNTINGS
 WEIGHTS, BIASES, EMBEDDINGS, NORMS = "weights", "biases", "embeddings", "norms"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sheet:
     """What `headway cost` prints. Costs are of one forward pass at the setting unless a phase is named."""
 
@@ -40,6 +40,16 @@ class Sheet:
     notes: tuple[str, ...] = ()
     config: Frozen | None = None
     tree: Part | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Sheet({self.name!r}: {self.params:,} parameters, {self.flops:,} dense FLOPs; print it for the tables)"
+
+    def __str__(self) -> str:
+        from headway.cost.show.compare import whole_report  # no table is made before one is printed
+        from headway.cost.show.report import sentences, title
+        from headway.cost.show.text import text
+
+        return text(title(self), whole_report(self), sentences(self)).rstrip("\n")
 
     @property
     def params(self) -> int:

@@ -15,7 +15,7 @@ from headway.cost.part import backward, forward
 from headway.cost.plain import plain
 from headway.cost.sheet import Sheet
 from headway.cost.verify_more import cache, memory, reached, seconds
-from headway.models import fresh, parameters
+from headway.models import build, parameters
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def verify(sheet: Sheet, model: nn.Module | None = None) -> Iterator[Check]:
     config = sheet.config
     bare = replace(sheet.setting, past=0, lengths=None, source_lengths=None, mask=None, training=False)
     sheet = replace(sheet, setting=bare)
-    real: nn.Module = fresh(config, dtype=getattr(torch, bare.dtype)) if model is None else model
+    real: nn.Module = build(config, dtype=getattr(torch, bare.dtype)).eval() if model is None else model
     inputs = real_inputs(config, bare)
     yield Check("parameters", sheet.params, parameters(real), "parameters")
     yield from _flops(sheet, real, inputs)

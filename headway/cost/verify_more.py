@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headway.cost.compose import price_tree
 from headway.cost.memory.cache import cache_bytes
 from headway.cost.memory.measured import measured as measured_memory
-from headway.cost.memory.walk import walked
+from headway.cost.memory.traced import walked
 from headway.cost.part import lines
 from headway.cost.reach import reach
 from headway.cost.reach.measured import measured as measured_reach
@@ -19,7 +19,7 @@ from headway.cost.resize import grain, resized
 from headway.cost.sheet import Sheet
 from headway.cost.time import predict
 from headway.cost.time.machine import stored
-from headway.models import fresh
+from headway.models import build
 from headway.ops.loss import cross_entropy_sum, linear_cross_entropy
 
 Found = tuple[str, int | float, int | float, str]
@@ -51,14 +51,14 @@ def _loss(config: Any, model: Any, inputs: tuple[Tensor, ...]) -> Callable[[], T
         return lambda: _written(model, inputs)
     if kind in ("vision", "davit") and config.classes and not getattr(config, "teacher", False):
         label = torch.zeros(len(inputs[0]), dtype=torch.long)
-        return lambda: cross_entropy_sum(model.logits(model.read(inputs[0])), label)[0]
+        return lambda: cross_entropy_sum(model.logits(model.hidden_states(inputs[0])), label)[0]
     return None
 
 
 def _written(model: Any, inputs: tuple[Tensor, ...]) -> Tensor:
     """The loss of the next token, as training takes it."""
     *source, tokens = inputs
-    hidden = model.read(tokens, *(model.encode(one) for one in source))
+    hidden = model.hidden_states(tokens, *(model.encode(one) for one in source))
     kept = getattr(model, "target_tokens", None) or getattr(model, "tokens", None)
     head, bias = model.head, getattr(model, "head_bias", None)
     weight: Tensor = (kept if head is None else head).weight  # pyright: ignore[reportOptionalMemberAccess]
@@ -76,7 +76,7 @@ def cache(sheet: Sheet, model: Any, inputs: tuple[Tensor, ...]) -> Iterator[Foun
     *source, tokens = inputs
     session = model.session(*source, capacity=setting.length)
     session.read(tokens)
-    held = sum(state.nbytes for block in session._states for state in (block.own, block.cross) if state is not None)
+    held = sum(cache.nbytes for block in session.caches for cache in block.parts)
     yield "cache", cache_bytes(config, setting, setting.length, setting.length), held, "bytes"
 
 
@@ -90,7 +90,7 @@ def reached(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Itera
         narrow = resized(config, "width", grain(config))
     except ValueError:
         narrow = config
-    expected, found = reach(narrow, length), measured_reach(fresh(narrow), length)
+    expected, found = reach(narrow, length), measured_reach(build(narrow).eval(), length)
     for one, other in zip(expected.layers, found.layers, strict=True):
         if one.number == max(layer.number for layer in expected.layers if layer.part == one.part):
             yield f"reach of the {one.part}, mean of {length}", one.mean, other.mean, "positions"

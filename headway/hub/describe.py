@@ -8,8 +8,9 @@ from typing import Any
 from torch import nn
 
 from headway.config.sentence import SentenceConfig
-from headway.hub.account import use_other_names
+from headway.hub.checks import use_other_names
 from headway.hub.family import family_named
+from headway.hub.parts import parts_of
 from headway.hub.store import FLOATS, Store
 from headway.hub.table import Entry, Tied
 from headway.hub.target import Directory, Function, Target, built, resolve
@@ -96,7 +97,7 @@ def _add_sizes(stored: dict[str, int], store: Store) -> None:
 
 def _wrong(config: Any, model: nn.Module, store: Store) -> Iterator[str]:
     """Tensors of the layout that are not in the files, or not in their shape."""
-    family, shapes = family_named(config.family), {name: x.shape for name, x in model.named_parameters()}
+    family, shapes = family_named(config.family), {name: x.shape for name, x in parts_of(model).items()}
     held = {family.canonical(name): header.shape for name, header in store.headers.items()}
     use_other_names(family.table(config), held)
     for row in family.table(config):

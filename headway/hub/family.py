@@ -12,18 +12,18 @@ from headway.hub.table import Table
 
 # model_type of config.json -> the file that holds its FAMILY.
 FAMILIES = {
-    "headway": "headway.hub.own",
-    "gpt2": "headway.hub.gpt2",
-    "llama": "headway.hub.llama",
-    "mistral": "headway.hub.llama",
-    "qwen2": "headway.hub.llama",
-    "bert": "headway.hub.bert",
-    "t5": "headway.hub.t5",
-    "bart": "headway.hub.bart",
-    "marian": "headway.hub.bart",
-    "vit": "headway.hub.vit",
-    "deit": "headway.hub.vit",
-    "davit": "headway.hub.davit",
+    "headway": "headway.hub.families.own",
+    "gpt2": "headway.hub.families.gpt2",
+    "llama": "headway.hub.families.llama",
+    "mistral": "headway.hub.families.llama",
+    "qwen2": "headway.hub.families.llama",
+    "bert": "headway.hub.families.bert",
+    "t5": "headway.hub.families.t5",
+    "bart": "headway.hub.families.bart",
+    "marian": "headway.hub.families.bart",
+    "vit": "headway.hub.families.vit",
+    "deit": "headway.hub.families.vit",
+    "davit": "headway.hub.families.davit",
 }
 
 
@@ -52,6 +52,7 @@ class Family:
     ignored: tuple[str, ...] = ()  # patterns of tensors that hold no weights
     exported: Callable[[str, Any], str] = _as_named  # where a saved name differs from the table's
     remade: Callable[[str, Any], Tensor | None] = _unread  # what one that holds no weights must be, if anyone reads it
+    unsaid: tuple[str, ...] = ()  # settings that the layout has no word for, and that do not change what is computed
 
 
 def family_of(config: Mapping[str, Any], where: object) -> Family:

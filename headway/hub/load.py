@@ -1,5 +1,6 @@
-"""`headway.load`: a model and its tokenizer from a directory, with a receipt; or a refusal, never random weights."""
+"""`headway.load`: a model and its tokenizer, with a receipt; of a directory or a run all weights or a refusal."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,33 +10,88 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
-from headway.data.files import read_json, read_optional
 from headway.data.tokenizer import Tokenizer
-from headway.hub.account import account, canonical_names, check_cover, check_header, check_tied, check_unused
 from headway.hub.asked import asked
+from headway.hub.checks import account, canonical_names, check_cover, check_header, check_tied, check_unused
 from headway.hub.family import Family, family_of
+from headway.hub.parts import parts_of
 from headway.hub.receipt import Hasher, Receipt
-from headway.hub.store import FLOATS, Store
+from headway.hub.steps import MODULES
+from headway.hub.store import FLOATS, Store, read_config
 from headway.hub.table import Entry, Table
-from headway.models import on_meta, parameters, with_room
+from headway.hub.target import Directory, Function, Preset, resolve
+from headway.models import build, on_meta, parameters, with_room
+from headway.models.model import Model
 
 
 class Loaded(NamedTuple):
     """`model, tokenizer, receipt = headway.load(path)`; the tokenizer is None where the directory has none."""
 
-    model: Any
+    model: Model
     tokenizer: Tokenizer | None
     receipt: Receipt
 
 
-def load(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
-    """Read a model from a directory; without `dtype` in the one it is stored in (float16 becomes float32: on a CPU
-    its products are many times slower)."""
-    if (Path(path) / "modules.json").is_file():
+def load(target: str | Path, *, dtype: torch.dtype | str | None = None, seed: int = 0) -> Loaded:
+    """A model with its tokenizer: from a run, a directory, the name of a preset, or package.module:function.
+
+    Without `dtype` in the one that it is stored in (float16 becomes float32: on a CPU its products are many times
+    slower). A preset has sizes and no weights: they are drawn from `seed`, with a warning.
+    """
+    found = resolve(target)
+    if isinstance(found, Directory):
+        return load_directory(found.path, dtype=dtype)
+    opened = open_without_weights(found, dtype=dtype, seed=seed)
+    if not (opened.beside is None or isinstance(opened.beside, Tokenizer)):
+        raise ValueError(
+            f"{target} gives a {type(opened.beside).__name__} beside its model: a model, or a model and its tokenizer "
+            "is expected"
+        )
+    if isinstance(found, Preset):
+        warnings.warn(f"{found.name} is a preset, sizes without weights: they are random", stacklevel=2)
+    return Loaded(opened.model, opened.beside, opened.receipt)
+
+
+def with_tokenizer(model: Any, tokenizer: Tokenizer | None = None) -> tuple[Any, Tokenizer | None]:
+    """A model and how it reads text: the tokenizer given, or the one it was loaded with. A name or path is loaded."""
+    if isinstance(model, str | Path):
+        model = load(model).model
+    elif isinstance(model, Loaded):
+        model, tokenizer = model.model, tokenizer or model.tokenizer
+    return model, getattr(model, "tokenizer", None) if tokenizer is None else tokenizer
+
+
+def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
+    """The model of a directory, with the steps behind it where it is a sentence encoder's."""
+    if (Path(path) / MODULES).is_file():
         from headway.hub.sentence import load_sentence
 
         return load_sentence(Path(path), dtype)
     return load_model(path, dtype=dtype)
+
+
+class Opened(NamedTuple):
+    """A model without weights of its own, and what a function gave beside it."""
+
+    model: Any
+    beside: Any
+    receipt: Receipt
+
+
+def open_without_weights(target: Preset | Function, *, dtype: torch.dtype | str | None, seed: int) -> Opened:
+    """What a preset configures, with random weights; what a function makes, torch's draws beginning at the seed."""
+    made = target.config if isinstance(target, Preset) else target.made(seed)
+    model, beside = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    kind = None if dtype is None else as_dtype(dtype)
+    if isinstance(model, Frozen):
+        model = build(model, seed=seed, dtype=kind or torch.float32).eval()
+    elif not isinstance(model, nn.Module):
+        raise ValueError(f"{target.name} gives a {type(made).__name__}: a model or its configuration is expected")
+    elif kind is not None:
+        model = model.to(kind)
+    family = getattr(getattr(model, "config", None), "family", None) or type(model).__name__
+    stands = str(next((p.dtype for p in model.parameters()), torch.float32)).removeprefix("torch.")
+    return Opened(model, beside, Receipt(target.name, str(family), 0, 0, (), (), (), parameters(model), stands, ""))
 
 
 def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
@@ -48,21 +104,8 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
         ours = _understood(family, config, names, directory)
         kinds = _dtypes(family.table(ours), store, names)
         model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, kinds))
-    return Loaded(model.eval(), Tokenizer.read(directory), replace(receipt, asked=asked(directory)))
-
-
-# What decoding depends on stands in generation_config.json, in newer directories there alone.
-DECODING = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
-
-
-def read_config(directory: Path) -> dict[str, Any]:
-    """config.json, with what generation_config.json says of decoding and preprocessor_config.json of pictures."""
-    config = read_json(directory / "config.json")
-    said = read_optional(directory / "generation_config.json")
-    config |= {key: said[key] for key in DECODING if said.get(key) is not None}
-    if pictures := read_optional(directory / "preprocessor_config.json"):
-        config["preprocessor"] = pictures
-    return config
+    model.tokenizer = Tokenizer.read(directory)
+    return Loaded(model.eval(), model.tokenizer, replace(receipt, asked=asked(directory)))
 
 
 def _directory(path: str | Path) -> Path:
@@ -87,12 +130,17 @@ def _dtypes(table: Table, store: Store, names: Mapping[str, str]) -> set[str]:
     return {store.headers[names[row.theirs]].dtype for row in table if row.theirs in names}
 
 
+def as_dtype(asked: torch.dtype | str) -> torch.dtype:
+    """A dtype that weights may have."""
+    found = getattr(torch, asked, None) if isinstance(asked, str) else asked
+    if not isinstance(found, torch.dtype) or found not in FLOATS.values():
+        raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {asked}")
+    return found
+
+
 def _dtype(asked: torch.dtype | str | None, kinds: set[str]) -> torch.dtype:
     if asked is not None:
-        found = getattr(torch, asked, None) if isinstance(asked, str) else asked
-        if not isinstance(found, torch.dtype) or found not in FLOATS.values():
-            raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {asked}")
-        return found
+        return as_dtype(asked)
     stored = [kind for kind in FLOATS if kind in kinds]
     return torch.float32 if not stored or stored[0] == "F16" else FLOATS[stored[0]]
 
@@ -103,14 +151,15 @@ def fill(
     """A model without memory, with the weights of a store; every tensor accounted for."""
     table, hasher = family.table(config), Hasher()
     unused = account(family, table, store, names)
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    shapes = {name: part.shape for name, part in parts_of(model).items()}
     entries = [row for row in table if isinstance(row, Entry)]
     check_cover(entries, shapes)
     for entry in entries:
         check_header(entry, store, names, shapes)
     model = with_room(model, dtype)
+    parts = parts_of(model)
     for entry in entries:
-        _take(model, entry, store.tensor(names[entry.theirs]), shapes, hasher)
+        _take(parts, entry, store.tensor(names[entry.theirs]), hasher)
     tied = check_tied(table, store, names)
     check_unused(family, config, store, unused)
     digest = hasher.hexdigest()
@@ -130,9 +179,9 @@ def _name_of(family: Family, config: Any) -> str:
 
 
 @torch.no_grad()
-def _take(model: nn.Module, entry: Entry, theirs: Tensor, shapes: Mapping[str, torch.Size], hasher: Hasher) -> None:
+def _take(parts: Mapping[str, Tensor], entry: Entry, theirs: Tensor, hasher: Hasher) -> None:
     """One tensor of theirs into our model: the only copy that is made."""
-    rows = [shapes[name][0] for name in entry.names]
+    rows = [len(parts[name]) for name in entry.names]
     for name, part in zip(entry.names, entry.forwards(theirs, rows), strict=True):
         hasher.add(name, part)
-        model.get_parameter(name).copy_(part)
+        parts[name].copy_(part)

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from headway.hub.parts import parts_of
+
 BLOCK = 2**20  # bytes copied at a time, where a tensor has to be copied to be hashed
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Of one load; `hash` is of the weights as stored, by our names, whatever the layout and the sharding."""
+    """Of one load; `hash` is of the weights as stored, by our names, whatever the layout and the sharding; "" of
+    weights that were not read from a file."""
 
     path: str
     family: str
@@ -31,6 +34,8 @@ class Receipt:
         >>> print(Receipt("m", "gpt2", 3, 3, ("lm_head.weight",), (), (), 12, "float32", "ab" * 32))
         m: gpt2, 12 parameters in float32; tensors: 3 expected, 3 found, 1 tied, 0 unused, 0 missing; hash abababababab
         """
+        if not self.hash:
+            return f"{self.path}: {self.family}, {self.parameters:,} parameters in {self.dtype}, not read from a file"
         return (
             f"{self.path}: {self.family}, {self.parameters:,} parameters in {self.dtype}; tensors: {self.expected} "
             f"expected, {self.found} found, {len(self.tied)} tied, {len(self.unused)} unused, {len(self.missing)} "
@@ -62,6 +67,6 @@ class Hasher:
 def hash_of(model: nn.Module) -> str:
     """The hash of a model's weights: what a receipt says after it was saved and loaded."""
     hasher = Hasher()
-    for name, parameter in model.named_parameters():
-        hasher.add(name, parameter)
+    for name, part in parts_of(model).items():
+        hasher.add(name, part)
     return hasher.hexdigest()

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from headway.data.files import write_json
 from headway.data.tokenizer import Tokenizer
 from headway.hub.card import card
+from headway.hub.checks import check_written
 from headway.hub.family import Family, family_named
-from headway.hub.load import DECODING
+from headway.hub.parts import parts_of
 from headway.hub.receipt import hash_of
-from headway.hub.store import HASH, INDEX, WEIGHTS
+from headway.hub.store import DECODING, HASH, INDEX, WEIGHTS
 from headway.hub.table import Entry
 
 SHARD = 5 * 10**9  # bytes in one file at most
@@ -38,23 +39,25 @@ def save(
     path: str | Path,
     *,
     tokenizer: Tokenizer | None = None,
+    layout: str | None = None,
     overwrite: bool = False,
     shard: int = SHARD,
 ) -> None:
-    """Write config.json, the weights and the tokenizer into a directory: all of it, or nothing.
+    """Write config.json, the weights and the tokenizer (the model's own by default) into a directory: all, or nothing.
 
-    The directory is made beside the place first and moved there when it is whole.
+    `layout` is that of the model's family, or "headway", which can say every model; one that cannot say this model is
+    refused. The directory is made beside the place first and moved there when it is whole.
     """
     check_place(path, overwrite)
     target = Path(path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    write = _writer(model)
+    write = _writer(model, layout)
     with tempfile.TemporaryDirectory(prefix=_BESIDE, dir=target.parent) as made:
         whole = Path(made) / "model"
         whole.mkdir()
         write(whole, shard)
-        if tokenizer is not None:
-            tokenizer.save(whole)
+        if (known := tokenizer or getattr(model, "tokenizer", None)) is not None:
+            known.save(whole)
         (whole / "README.md").write_text(card(model, target.name), encoding="utf-8")
         _share(whole)
         if target.exists():
@@ -123,18 +126,24 @@ def _share(directory: Path) -> None:
     plain.unlink()
 
 
-def _writer(model: Any) -> Callable[[Path, int], None]:
-    """What writes a model: its family, or for a sentence encoder several in one directory."""
-    if model.config.family == "sentence":
+def _writer(model: Any, layout: str | None) -> Callable[[Path, int], None]:
+    """What writes a model: its layout's family, or for a sentence encoder several in one directory."""
+    config = model.config
+    if layout not in (None, config.family, "headway"):
+        other = "" if config.family == "headway" else f' "{config.family}" or layout'
+        raise ValueError(f'this model is saved with layout{other} "headway", not {layout!r}')
+    if (layout or config.family) == "sentence":
         from headway.hub.sentence import write_sentence
 
         return partial(write_sentence, model)
-    return partial(write_model, family_named(model.config.family), model)
+    return partial(write_model, layout or config.family, model)
 
 
-def write_model(family: Family, model: Any, directory: Path, shard: int) -> None:
+def write_model(layout: str, model: Any, directory: Path, shard: int) -> None:
     """config.json and the weights."""
+    family = family_named(layout)
     said = family.write(model.config)  # first: a layout that has no word for the model says so
+    check_written(family, layout, model.config, said)
     tensors, digest = _exported(family, model)
     config = {**said, "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch.")}
     if pictures := config.pop("preprocessor", None):
@@ -147,15 +156,15 @@ def write_model(family: Family, model: Any, directory: Path, shard: int) -> None
 
 
 def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]:
-    ours = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    ours = parts_of(model)
     table = [row for row in family.table(model.config) if isinstance(row, Entry)]
     known = {name for entry in table for name in entry.names}
     if unsaid := set(ours) - known:
         raise ValueError(
-            f"the layout of {family.name} has no place for {sorted(unsaid)[0]!r}: save with family='headway'"
+            f"the layout of {family.name} has no place for {sorted(unsaid)[0]!r}: save with layout='headway'"
         )
     if lacking := known - set(ours):
-        raise ValueError(f"the layout of {family.name} needs {sorted(lacking)[0]!r}: save with family='headway'")
+        raise ValueError(f"the layout of {family.name} needs {sorted(lacking)[0]!r}: save with layout='headway'")
     named = {
         family.exported(entry.theirs, model.config): entry.backwards([ours[name] for name in entry.names])
         for entry in table

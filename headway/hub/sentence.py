@@ -13,7 +13,7 @@ from torch import nn
 
 from headway.config.sentence import SentenceConfig
 from headway.data.tokenizer import Tokenizer
-from headway.hub.family import Family, family_named
+from headway.hub.family import Family
 from headway.hub.load import Loaded, fill, load_model
 from headway.hub.receipt import Receipt, hash_of
 from headway.hub.save import write_model, write_tensors
@@ -21,7 +21,7 @@ from headway.hub.steps import read_dense, read_limit, read_pooling, read_prompt,
 from headway.hub.store import Store
 from headway.hub.table import Entry, Table
 from headway.models import on_meta
-from headway.models.masked import Masked
+from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder
 
 DENSE = [Entry("linear.weight", "weight"), Entry("linear.bias", "bias")]
@@ -35,7 +35,7 @@ def load_sentence(directory: Path, dtype: torch.dtype | str | None = None) -> Lo
         raise ValueError(f"{directory} pools a {receipt.family}; headway reads sentence encoders of the BERT family")
     config = _config(directory, steps, encoder, tokenizer)
     model = on_meta(config)
-    model.encoder = encoder
+    model.encoder, model.tokenizer = encoder, tokenizer
     if model.dense is not None:
         model.dense, below = _load_dense(model.dense, steps["Dense"], encoder.tokens.weight.dtype)
         receipt = _together(receipt, below)
@@ -86,7 +86,7 @@ def _together(one: Receipt, other: Receipt) -> Receipt:
 def write_sentence(model: SentenceEncoder, directory: Path, shard: int) -> None:
     """The layout, so that sentence-transformers reads it and gives the same vectors."""
     folders = write_steps(model.config, directory)
-    write_model(family_named(model.config.encoder.family), model.encoder, directory, shard)
+    write_model(model.config.encoder.family, model.encoder, directory, shard)
     if model.dense is not None:
         tensors = {f"linear.{name}": parameter.detach() for name, parameter in model.dense.named_parameters()}
         write_tensors(tensors, folders["Dense"], hash_of(model.dense), shard)

@@ -16,7 +16,7 @@ from headway.config.masked import MaskedConfig
 from headway.config.sentence import DenseConfig, Pooling, SentenceConfig
 from headway.data.files import read_json, read_optional, write_json
 from headway.data.tokenizer import SETTINGS
-from headway.hub.reading import refuse
+from headway.hub.families.common import refuse
 
 MODULES, LIMIT, EXTRAS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
@@ -130,7 +130,7 @@ def _settings(name: str, config: SentenceConfig) -> dict[str, Any]:
     assert config.dense is not None
     curve = next((theirs for theirs, ours in CURVES.items() if ours == config.dense.activation), None)
     if curve is None:
-        raise ValueError(f"sentence-transformers reads no {config.dense.activation}: save with family='headway'")
+        raise ValueError(f"sentence-transformers reads no {config.dense.activation}: save with layout='headway'")
     sizes = {"in_features": width, "out_features": config.dense.width, "bias": config.dense.bias}
     return {**sizes, "activation_function": curve}
 

@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from headway.data.files import read_json
+from headway.data.files import read_json, read_optional
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 HASH = "headway_hash"  # where a file that we wrote says what it holds
@@ -121,3 +121,17 @@ def _nothing_here(directory: Path) -> str:
 
 def _files(directory: Path, endings: tuple[str, ...]) -> Iterator[str]:
     return (path.name for path in directory.iterdir() if path.suffix in endings)
+
+
+# What decoding depends on stands in generation_config.json, in newer directories there alone.
+DECODING = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """config.json, with what generation_config.json says of decoding and preprocessor_config.json of pictures."""
+    config = read_json(directory / "config.json")
+    said = read_optional(directory / "generation_config.json")
+    config |= {key: said[key] for key in DECODING if said.get(key) is not None}
+    if pictures := read_optional(directory / "preprocessor_config.json"):
+        config["preprocessor"] = pictures
+    return config

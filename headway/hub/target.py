@@ -1,6 +1,7 @@
-"""What a word on the command line means: PRESET | directory | package.module:function. Every verb asks here.
+"""What the name of a model means: PRESET | directory | run | package.module:function. Every verb asks here.
 
-`preset:NAME` is a preset also where a directory has its name.
+A run of `headway train` stands for the model that it has exported. `preset:NAME` is a preset also where a directory has
+its name.
 
 >>> resolve("gpt2_xl").config.stack.layers
 48
@@ -10,30 +11,24 @@ ValueError: 'gtp2' is neither a directory nor a preset (did you mean gpt2?); `he
 """
 
 import os
-import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from headway.config import Frozen, nearest
+from headway.config.importing import import_named, split_name
 from headway.config.sentence import SentenceConfig
 from headway.hub.family import family_of
-from headway.hub.load import read_config
 from headway.hub.steps import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
-from headway.hub.store import INDEX, WEIGHTS, Store
+from headway.hub.store import INDEX, WEIGHTS, Store, read_config
 from headway.models import on_meta
 from headway.presets import names, preset, spelled
 
 _PRESET = "preset:"
-_FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True)
@@ -46,9 +41,13 @@ class Preset:
 
 @dataclass(frozen=True)
 class Directory:
-    """A model on disk: a config.json and weights, or a sentence encoder's modules.json and a folder for each step."""
+    """A model on disk: a config.json and weights, or a sentence encoder's modules.json and a folder for each step.
+
+    `run` is the run whose model it is.
+    """
 
     path: Path
+    run: Path | None = None
 
     @cached_property
     def steps(self) -> dict[str, Path]:
@@ -105,24 +104,57 @@ class Function:
     name: str
     call: Callable[[], Any]
 
+    def made(self, seed: int | None = None) -> Any:
+        """What it makes; a call that fails is told in one sentence. With a seed torch's draws begin there."""
+        try:
+            if seed is None:
+                return self.call()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                return self.call()
+        except ValueError:
+            raise
+        except (Exception, SystemExit) as error:
+            said = (str(error).strip().splitlines() or [""])[0]
+            raise ValueError(
+                f"{self.name}, called without arguments, failed: {type(error).__name__}: {said}"
+            ) from error
+
 
 Target = Preset | Directory | Function
 
 
-def resolve(text: str) -> Target:
+def resolve(target: str | Path) -> Target:
     """What is meant. A directory comes before a preset of the same name where it holds a config.json."""
+    text = str(target)
     if not text.strip():
-        raise ValueError("the target is empty: name a directory, a preset or package.module:function")
+        raise ValueError("the target is empty: name a directory, a run, a preset or package.module:function")
     if text.startswith(_PRESET):
         return _preset(text.removeprefix(_PRESET))
     path = _path(text)
     if is_model(path):
         return Directory(path)
-    if found := _FUNCTION.fullmatch(text):
-        return Function(text, _function(*found.groups()))
-    if spelled(text) in names():
+    if is_run(path):
+        return _of_run(path, text)
+    if (named := split_name(text)) is not None:
+        return Function(text, _function(*named))
+    if spelled(text) in names() and not isinstance(target, Path):
         return _preset(text)
     raise ValueError(_unknown(text, path))
+
+
+def is_run(path: Path) -> bool:
+    """Whether a path is a directory that `headway train` has made."""
+    return (path / "config.yaml").is_file() or (path / "metrics.jsonl").is_file()
+
+
+def _of_run(path: Path, text: str) -> Directory:
+    if not is_model(path / "model"):
+        raise ValueError(
+            f"{text} is a run that has not finished: it has no model yet; go on with it by "
+            f"`headway train --out {text} --resume`"
+        )
+    return Directory(path / "model", path)
 
 
 def hidden(text: str) -> str | None:
@@ -141,18 +173,20 @@ def _preset(text: str) -> Preset:
     return Preset(name, preset(name))
 
 
-def directory(text: str) -> Path:
-    """The same for a verb that needs weights: a directory, or a refusal."""
+def directory(text: str | Path) -> Directory:
+    """The same for a verb that needs weights: a directory or a run, or a refusal."""
     target = resolve(text)
     if isinstance(target, Directory):
-        return target.path
+        return target
     what = "a preset: sizes without weights" if isinstance(target, Preset) else "a function"
-    raise ValueError(f"{text!r} is {what}; this command needs a directory with config.json and {WEIGHTS}")
+    raise ValueError(f"'{text}' is {what}; this command needs a run, or a directory with config.json and {WEIGHTS}")
 
 
 def _unknown(text: str, path: Path) -> str:
     if path.is_dir():
-        return f"{text} has no config.json, so nobody can say what its tensors mean"
+        inside = sorted(one.name for one in path.iterdir() if is_model(one) or is_run(one))
+        way_out = f"name one in it, such as {Path(text) / inside[0]}" if inside else "name a directory that is one"
+        return f"{text} is neither a model (it has no config.json) nor a run (no config.yaml): {way_out}, or a preset"
     if path.exists():
         return f"{text} is a file: a model is a directory with config.json and {WEIGHTS}"
     if "/" in text or text.startswith((".", "~")):
@@ -162,46 +196,16 @@ def _unknown(text: str, path: Path) -> str:
 
 
 def _function(module: str, name: str) -> Callable[[], Any]:
-    holder = _module(module)
-    found = getattr(holder, name, None)
-    if found is None:
-        raise ValueError(f"{module} has no function {name!r}{nearest(name, vars(holder))}")
+    found = import_named(module, name)
     if not callable(found):
         raise ValueError(f"{module}:{name} is a {type(found).__name__}, not a function")
     return found
 
 
-def _module(name: str) -> ModuleType:
-    """The module, also from the directory that the command is given in, as `python -m` would find it."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        if not _exists(name):
-            raise ValueError(f"there is no module {name!r}, neither installed nor in {here}")
-        return import_module(name)
-    except ImportError as error:
-        raise ValueError(f"{name} cannot be imported: {error}") from None
-    finally:
-        sys.path.remove(here)
-
-
-def _exists(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ModuleNotFoundError, ValueError):  # its package does not exist, or is no package
-        return False
-
-
 def made_by(target: Function) -> Any:
-    """What a function of one's own makes, on meta; a call that fails is told in one sentence."""
-    try:
-        with torch.device("meta"):
-            return target.call()
-    except ValueError:
-        raise
-    except Exception as error:
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise ValueError(f"{target.name}, called without arguments, failed: {type(error).__name__}: {said}") from error
+    """What a function of one's own makes, on meta."""
+    with torch.device("meta"):
+        return target.made()
 
 
 def built(target: Target) -> Any:

@@ -10,25 +10,30 @@ their attention alone.
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config.base import Extent, Pair, sides
 from headway.config.layers import AttentionConfig
 from headway.config.vision import DaViTConfig
+from headway.models.model import Model
 from headway.models.vit import check_images
 from headway.nn.attention import Attention
-from headway.nn.feedforward import FeedForward
-from headway.nn.norm import LayerNorm
+from headway.nn.block import FeedForward
+from headway.nn.context import NOTHING, Context, Guard, guarded
+from headway.nn.layers import LayerNorm
+from headway.ops.loss import cross_entropy_sum
 
 
-class DaViT(nn.Module):
+class DaViT(Model):
     """Images in; the logits of their classes out, or their vectors where there are no classes.
 
     >>> config = DaViTConfig(depths=(1, 1), widths=(4, 8), heads=(2, 2), image=(50, 30), window=3, classes=7)
     >>> DaViT(config)(torch.zeros(2, 3, 50, 30)).shape
     torch.Size([2, 7])
     """
+
+    config: DaViTConfig
 
     def __init__(self, config: DaViTConfig) -> None:
         super().__init__()
@@ -40,16 +45,20 @@ class DaViT(nn.Module):
 
     def forward(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B O"]:
         """The logits of the classes; without classes the images' vectors."""
-        vector = self.vector(self.read(images))
+        vector = self.vector(self.hidden_states(images))
         return vector if self.head is None else self.head(vector)
 
-    def read(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D y x"]:
+    def hidden_states(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D y x"]:
         """The last stage's grid."""
         check_images(images, self.config.channels, sides(self.config.image))
-        x = self.stem(images.to(self.stem.conv.weight.dtype))
-        for stage in self.stages:
-            x = stage(x)
-        return x
+
+        def run(guard: Guard) -> Tensor:
+            x, context = self.stem(images.to(self.stem.conv.weight.dtype)), Context(guard=guard)
+            for stage in self.stages:
+                x = stage(x, context)
+            return x
+
+        return guarded(run)
 
     def vector(self, grid: Float[Tensor, "B D y x"]) -> Float[Tensor, "B D"]:
         """The image's own vector: the mean over the grid, normalised."""
@@ -59,6 +68,18 @@ class DaViT(nn.Module):
         if self.head is None:
             raise ValueError("this model has no classifier: its configuration would need classes=2, or more")
         return self.head(self.vector(grid))
+
+    def cross_entropy(
+        self, grid: Float[Tensor, "B D y x"], labels: Int[Tensor, " B"], *, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Σ -log p of the right classes, and how many are the likeliest."""
+        return cross_entropy_sum(self.logits(grid), labels, smoothing=smoothing)
+
+    def loss(
+        self, images: Float[Tensor, "B C Y X"], labels: Int[Tensor, " B"], *, smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        """The mean of -log p of the right classes."""
+        return self.cross_entropy(self.hidden_states(images), labels, smoothing=smoothing)[0] / len(labels)
 
     def resized(self, image: Extent) -> "DaViT":
         """The same weights, shared, for images of another size: none of them knows the size of the grid."""
@@ -104,10 +125,10 @@ class Stage(nn.Module):
         self.halve = Halve(config, stage) if stage else None
         self.blocks = nn.ModuleList(Dual(config, stage) for _ in range(config.depths[stage]))
 
-    def forward(self, x: Float[Tensor, "B D Y X"]) -> Float[Tensor, "B E y x"]:
+    def forward(self, x: Float[Tensor, "B D Y X"], context: Context = NOTHING) -> Float[Tensor, "B E y x"]:
         x = x if self.halve is None else self.halve(x)
         for block in self.blocks:
-            x = block(x)
+            x = block(x, context)
         return x
 
 
@@ -119,8 +140,8 @@ class Dual(nn.Module):
         self.spatial = GridBlock(config, stage, config.spatial(stage), padded=config.padded(stage))
         self.channel = GridBlock(config, stage, config.channel(stage), padded=config.grids[stage])
 
-    def forward(self, x: Float[Tensor, "B D Y X"]) -> Float[Tensor, "B D Y X"]:
-        return self.channel(self.spatial(x))
+    def forward(self, x: Float[Tensor, "B D Y X"], context: Context = NOTHING) -> Float[Tensor, "B D Y X"]:
+        return self.channel(self.spatial(x, context), context)
 
 
 class GridBlock(nn.Module):
@@ -137,17 +158,17 @@ class GridBlock(nn.Module):
         self.feedforward = FeedForward(width, hidden=config.hidden(stage))
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Float[Tensor, "B D Y X"]) -> Float[Tensor, "B D Y X"]:
+    def forward(self, x: Float[Tensor, "B D Y X"], context: Context = NOTHING) -> Float[Tensor, "B D Y X"]:
         x = x + self.attention_positions(x)
-        x = x + self.dropout(self._attend(_normed(self.attention_norm, x)))
+        x = x + self.dropout(self._attend(_normed(self.attention_norm, x), context))
         x = x + self.feedforward_positions(x)
         return x + self.dropout(_rows_first(self.feedforward(self.feedforward_norm(_channels_last(x)))))
 
-    def _attend(self, x: Float[Tensor, "B D Y X"]) -> Float[Tensor, "B D Y X"]:
+    def _attend(self, x: Float[Tensor, "B D Y X"], context: Context = NOTHING) -> Float[Tensor, "B D Y X"]:
         """Attention on the grid, filled up to whole windows with zeros that are attended to like any other token."""
         rows, columns = x.shape[2:]
         x = F.pad(x, (0, self.padded[1] - columns, 0, self.padded[0] - rows))
-        found = self.attention(rearrange(x, "B D Y X -> B (Y X) D"))
+        found = self.attention(rearrange(x, "B D Y X -> B (Y X) D"), context=context)
         found = rearrange(found, "B (Y X) D -> B D Y X", Y=self.padded[0])
         return found[:, :, :rows, :columns]
 

@@ -7,22 +7,27 @@ each, and vectors are pooled over the row by sums of segments.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config.sentence import SentenceConfig
-from headway.models.masked import Masked
+from headway.models.encoder import Masked
+from headway.models.model import Model
+from headway.nn.context import as_keep
 from headway.ops.activation import find_activation
+from headway.ops.guard import at_least_float32
 from headway.ops.mask import packed
+from headway.ops.values import real_numbers
 
 # Tokens packed into one row: enough to fill the matrix units, few enough that a layer's rows stay near the processor.
 TOKENS = 2048
 
 
-class SentenceEncoder(nn.Module):
+class SentenceEncoder(Model):
     """Texts in, a vector for each out.
 
     >>> from headway.presets.bert import bert
@@ -32,6 +37,8 @@ class SentenceEncoder(nn.Module):
     torch.Size([3, 12])
     """
 
+    config: SentenceConfig
+
     def __init__(self, config: SentenceConfig) -> None:
         super().__init__()
         c = self.config = config
@@ -39,34 +46,38 @@ class SentenceEncoder(nn.Module):
         width = c.encoder.stack.block.output_width
         self.dense = None if c.dense is None else nn.Linear(width, c.dense.width, bias=c.dense.bias)
 
-    def forward(self, tokens: Int[Tensor, "B L"], *, keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B O"]:
+    def forward(self, tokens: Int[Tensor, "B L"], *, keep: Tensor | None = None) -> Float[Tensor, "B O"]:
         """One vector a row; `keep` True = a real token. For texts that differ in length, `encode_row` pads nothing."""
-        hidden = self.encoder.read(tokens, keep=keep)
+        keep = as_keep(keep, tokens)
+        hidden = self.encoder.hidden_states(tokens, keep=keep)
         if keep is None:
             return self.pool(hidden.flatten(0, 1), [tokens.shape[1]] * len(tokens))
         return self.pool(hidden[keep], keep.sum(-1).tolist())
 
     def encode_row(self, tokens: Int[Tensor, " T"], lengths: Sequence[int]) -> Float[Tensor, "N O"]:
         """One vector for each of the texts that stand one after the other in one row, with gradients where wanted."""
-        sizes = torch.tensor(lengths, device=tokens.device)
-        starts = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-        places = torch.arange(len(starts), device=tokens.device) - starts
-        hidden = self.encoder.read(tokens[None], positions=places[None], mask=packed(lengths))
+        with real_numbers():
+            sizes = torch.tensor(lengths, device=tokens.device)
+            starts = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+            places, mask = torch.arange(len(starts), device=tokens.device) - starts, packed(lengths)
+        hidden = self.encoder.hidden_states(tokens[None], positions=places[None], mask=mask)
         return self.pool(hidden[0], lengths)
 
     @torch.no_grad()
     def encode(
         self,
-        texts: Sequence[Sequence[int]],
+        texts: Sequence[Sequence[int]] | Sequence[str],
         *,
         tokens: int = TOKENS,
         done: Callable[[int], None] | None = None,
     ) -> Float[Tensor, "N O"]:
         """One vector for each text of token numbers, in the order given; about `tokens` of them are read at once.
 
-        `done` is told from time to time how many texts are finished.
+        Texts of words are read with the tokenizer that the model was loaded with. `done` is told from time to time how
+        many texts are finished.
         """
-        weight, kept = self.encoder.tokens.weight, [self.shortened(text) for text in texts]
+        numbers = self._numbers(texts)
+        weight, kept = self.encoder.tokens.weight, [self.shortened(text) for text in numbers]
         lengths = [len(text) for text in kept]
         _require_tokens(lengths)
         found = torch.empty(len(kept), self.config.width, device=weight.device, dtype=at_least_float32(weight.dtype))
@@ -79,6 +90,15 @@ class SentenceEncoder(nn.Module):
                 done(finished)
         return found
 
+    def _numbers(self, texts: Sequence[Any]) -> Sequence[Sequence[int]]:
+        if isinstance(texts, str):
+            raise ValueError(f"encode takes a list of texts: encode([{texts[:20]!r}])")
+        if not any(isinstance(text, str) for text in texts):
+            return texts
+        if self.tokenizer is None:
+            raise ValueError("this model has no tokenizer to read words with: give texts of token numbers")
+        return self.tokenizer.encode_all([self.config.prompt + text for text in texts])
+
     def shortened(self, text: Sequence[int]) -> Sequence[int]:
         """A text of at most `limit` tokens, its last ones kept."""
         limit, tail = self.config.limit, self.config.tail
@@ -90,7 +110,10 @@ class SentenceEncoder(nn.Module):
         """One vector for each of the texts whose tokens' vectors stand one after the other, in at least float32."""
         _require_tokens(lengths)
         dtype = at_least_float32(hidden.dtype)
-        found = _pooled(self.config.pooling, hidden, torch.tensor(lengths, device=hidden.device), dtype)
+        with real_numbers():
+            sizes = torch.tensor(lengths, device=hidden.device)
+            text = torch.arange(len(lengths), device=hidden.device).repeat_interleave(sizes)
+        found = _pooled(self.config.pooling, hidden, sizes, text, dtype)
         if self.dense is not None and self.config.dense is not None:
             curve = find_activation(self.config.dense.activation)
             found = curve(self.dense(found.to(hidden.dtype))).to(dtype)
@@ -98,21 +121,16 @@ class SentenceEncoder(nn.Module):
 
 
 def _pooled(
-    kind: str, hidden: Float[Tensor, "T D"], sizes: Int[Tensor, " N"], dtype: torch.dtype
+    kind: str, hidden: Float[Tensor, "T D"], sizes: Int[Tensor, " N"], text: Int[Tensor, " T"], dtype: torch.dtype
 ) -> Float[Tensor, "N D"]:
     """Of each text the first vector, the largest of each channel, the mean, or the sum over √length."""
     if kind == "cls":
         return hidden[sizes.cumsum(0) - sizes].to(dtype)
-    text = torch.arange(len(sizes), device=hidden.device).repeat_interleave(sizes)
     wide, shape = hidden.to(dtype), (len(sizes), hidden.shape[1])
     if kind == "max":
         return wide.new_full(shape, float("-inf")).scatter_reduce(0, text[:, None].expand_as(wide), wide, "amax")
     total = wide.new_zeros(shape).index_add(0, text, wide)
     return total / (sizes if kind == "mean" else sizes.to(dtype).sqrt())[:, None]
-
-
-def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _require_tokens(lengths: Sequence[int]) -> None:

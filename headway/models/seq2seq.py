@@ -9,21 +9,85 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headway.config import Softmax, StackConfig
+from headway.config import BlockConfig
 from headway.config.seq2seq import Seq2SeqConfig
-from headway.models.entrance import Entrance
-from headway.models.language import check_tokens, with_padding
-from headway.models.session import Session
-from headway.models.shared import Shared
-from headway.nn.block import BlockState, Context
-from headway.nn.embedding import RelativeBias, embedding
-from headway.nn.places import places
-from headway.nn.stack import Stack
+from headway.models.model import Model
+from headway.models.sessions import CachedSession, RereadPairSession, Session
+from headway.nn.block import Block, Stack
+from headway.nn.cache import BlockCache, Cache
+from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding, zero_padding
+from headway.nn.layers import LearnedPositions, embedding, make_norm
+from headway.nn.positions import SinusoidalPositions
 from headway.ops.linear import linear
+from headway.ops.loss import linear_cross_entropy, next_targets
+from headway.ops.mask import padding
+from headway.ops.position import sinusoidal
+from headway.ops.values import readable
 
 
-class Seq2Seq(nn.Module):
+class HalvedPositions(nn.Module):
+    """x + sinusoids with all sines in the first half of the channels and all cosines in the second.
+
+    The same numbers as `ops.position.sinusoidal`, in Marian's order (arXiv:1804.00344).
+
+    >>> HalvedPositions(4)(torch.zeros(1, 1, 4), torch.tensor([1])).round(decimals=4)[0, 0].tolist()
+    [0.8415, 0.01, 0.5403, 1.0]
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: Float[Tensor, "B L D"], positions: Int[Tensor, "*b L"]) -> Float[Tensor, "B L D"]:
+        table = sinusoidal(positions, width=self.width, dtype=x.dtype)
+        return x + torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
+
+    def extra_repr(self) -> str:
+        return str(self.width)
+
+
+class Entrance(nn.Module):
+    """What a token's vector passes before the first layer: norm(scale · x + position), where the model has them."""
+
+    def __init__(self, config: Seq2SeqConfig, block: BlockConfig) -> None:
+        super().__init__()
+        self.scale, self.offset, self.length = config.embedding_scale, config.offset, config.length
+        self.positions = _positions(config, block.width)
+        self.norm = make_norm(block.norm if config.embedding_norm else "none", block.width, eps=block.eps)
+        self.dropout = nn.Dropout(block.dropout)
+
+    def forward(
+        self, x: Float[Tensor, "B L D"], positions: Int[Tensor, "b L"], keep: Bool[Tensor, "B L"] | None
+    ) -> Float[Tensor, "B L D"]:
+        x = zero_padding(x, keep)
+        x = x if self.scale == 1.0 else x * self.scale
+        if self.positions is not None:
+            # Padding before the first token has positions below 0, and its vector is never looked at.
+            positions = positions if keep is None else positions.masked_fill(~keep, 0)
+            self._check(positions)
+            x = self.positions(x, positions + self.offset)
+        return self.dropout(self.norm(x))
+
+    def _check(self, positions: Tensor) -> None:
+        known = self.length is not None and positions.numel() and readable(positions)
+        if known and (last := int(positions.max())) >= self.length:  # type: ignore[operator]
+            raise ValueError(f"this model has {self.length} positions, and the text has a token at position {last}: "
+                             f"shorten it to {self.length} tokens")  # fmt: skip
+
+
+def _positions(config: Seq2SeqConfig, width: int) -> nn.Module | None:
+    if config.positions == "learned":
+        assert config.length is not None
+        return LearnedPositions(config.length + config.offset, width)
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(width)
+    return HalvedPositions(width) if config.positions == "halves" else None
+
+
+class Seq2Seq(Model):
     """Source and target in, logits of the target's next token out."""
+
+    config: Seq2SeqConfig
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
@@ -32,69 +96,113 @@ class Seq2Seq(nn.Module):
         self.tokens = embedding(c.vocabulary, c.encoder.block.width)
         self.target_tokens = None if c.target_vocabulary is None else embedding(c.target_vocabulary, width)
         self.source_entrance, self.target_entrance = Entrance(c, c.encoder.block), Entrance(c, c.decoder.block)
-        self.source_bias = _bias(c, c.encoder, bidirectional=True)
-        self.target_bias = _bias(c, c.decoder, bidirectional=False)
         self.encoder, self.decoder = Stack(c.encoder), Stack(c.decoder)
         self.head = None if c.tied else nn.Linear(c.decoder.block.output_width, c.outputs, bias=False)
         self.head_bias = nn.Parameter(torch.zeros(1, c.outputs)) if c.head_bias else None
+
+    @property
+    def positions(self) -> nn.Module | None:
+        """Of the target's tokens."""
+        return self.target_entrance.positions
 
     def forward(
         self,
         source: Int[Tensor, "B M"],
         target: Int[Tensor, "B L"],
         *,
-        source_keep: Bool[Tensor, "B M"] | None = None,
-        target_keep: Bool[Tensor, "B L"] | None = None,
+        source_keep: Tensor | None = None,
+        target_keep: Tensor | None = None,
     ) -> Float[Tensor, "B L V"]:
         """The logits of what follows each token of the target; `keep` True = a real token."""
         memory = self.encode(source, keep=source_keep)
-        return self.logits(self.read(target, memory, source_keep=source_keep, keep=target_keep))
+        return self.logits(self.hidden_states(target, memory, source_keep=source_keep, keep=target_keep))
 
-    def encode(self, source: Int[Tensor, "B M"], *, keep: Bool[Tensor, "B M"] | None = None) -> Float[Tensor, "B M E"]:
+    def encode(self, source: Int[Tensor, "B M"], *, keep: Tensor | None = None) -> Float[Tensor, "B M E"]:
         """The encoder's vectors, after its final norm; those of padding mean nothing."""
         check_tokens(source, self.config.vocabulary)
-        positions = places(source, keep)
-        x = self.source_entrance(self.tokens(source), positions, keep)
-        bias = None if self.source_bias is None else Shared(self.source_bias())
-        # A bias knows differences only, and the same positions for all rows cost the least.
-        alone = bias is not None and isinstance(self.config.encoder.block.attention.mechanism, Softmax)
-        positions = places(source) if alone else positions
-        return self.encoder(x, Context(with_padding(None, keep), positions, bias))
+        keep = as_keep(keep, source)
+        x, context = begin(self.tokens(source), Context(with_padding(None, keep)))
+        x = self.source_entrance(x, context.query_positions(source.shape[1], None, source.device), keep)
+        if self._knows_differences_only():
+            # The same positions for all rows cost the least.
+            context = Context(context.mask, keep=keep)
+        return guarded(lambda guard: self.encoder(x, context.under(guard)))
 
-    def read(
+    def _knows_differences_only(self) -> bool:
+        """Whether the encoder asks how far apart tokens stand, and never where: a bias alone."""
+        blocks = self.encoder.blocks
+        patterns = any(block.attention.needs_positions for block in blocks if isinstance(block, Block))
+        rotary = any(block.attention.rotary is not None for block in self.config.encoder.pattern)
+        return self.encoder.bias is not None and not patterns and not rotary
+
+    def hidden_states(
         self,
         tokens: Int[Tensor, "B L"],
         memory: Float[Tensor, "B M E"] | None = None,
         *,
-        source_keep: Bool[Tensor, "B M"] | None = None,
-        keep: Bool[Tensor, "B L"] | None = None,
+        source_keep: Tensor | None = None,
+        keep: Tensor | None = None,
         positions: Int[Tensor, "b L"] | None = None,
-        states: list[BlockState] | None = None,
+        caches: list[BlockCache] | None = None,
     ) -> Float[Tensor, "B L D"]:
-        """The decoder's vectors, after its final norm; states that hold the source need no `memory`."""
+        """The decoder's vectors, after its final norm; caches that hold the source need no `memory`."""
         check_tokens(tokens, self.config.outputs)
-        step = states is not None and memory is None and tokens.shape[1] == 1 and positions is None and keep is None
-        if positions is None:
-            positions = places(tokens, keep, None if states is None else states[0].own)
+        keep, own = as_keep(keep, tokens), None if caches is None else caches[0].own
+        source_keep = source_keep if memory is None else as_keep(source_keep, memory)
         embed = self.tokens if self.target_tokens is None else self.target_tokens
-        x = self.target_entrance(embed(tokens), positions, keep)
-        bias = None if self.target_bias is None else Shared(self.target_bias())
-        context = Context(with_padding(None, keep), positions, bias, memory, with_padding(None, source_keep), step=step)
-        return self.decoder(x, context, states)
+        given = Context(with_padding(None, keep), positions, None, memory, with_padding(None, source_keep))
+        x, context = begin(embed(tokens), given, own)
+        x = self.target_entrance(x, context.query_positions(tokens.shape[1], own, tokens.device), keep)
+        return guarded(
+            lambda guard: self.decoder(x, context.under(guard), caches),
+            () if caches is None else [part for cache in caches for part in cache.parts],
+        )
 
     def logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
         if self.config.head_scale != 1.0:
             hidden = hidden * self.config.head_scale
-        bias = None if self.head_bias is None else self.head_bias[0]
+        return linear(hidden, self.output_weight, None if self.head_bias is None else self.head_bias[0])
+
+    @property
+    def output_weight(self) -> Float[Tensor, "V D"]:
         embed = self.tokens if self.target_tokens is None else self.target_tokens
-        return linear(hidden, (embed if self.head is None else self.head).weight, bias)
+        return (embed if self.head is None else self.head).weight
+
+    def cross_entropy(
+        self, hidden: Float[Tensor, "B L D"], targets: Int[Tensor, "B L"], *, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Σ -log p(target), without holding all logits at once, and how many targets are the likeliest token."""
+        return linear_cross_entropy(
+            hidden.flatten(0, 1),
+            self.output_weight,
+            targets.flatten(),
+            bias=None if self.head_bias is None else self.head_bias[0],
+            scale=self.config.head_scale,
+            smoothing=smoothing,
+        )
+
+    def loss(
+        self,
+        source: Int[Tensor, "B M"],
+        target: Int[Tensor, "B L"],
+        *,
+        source_keep: Tensor | None = None,
+        target_keep: Tensor | None = None,
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, ""]:
+        """The mean of -log p over the tokens of the target that follow its first, the start token."""
+        keep = as_keep(target_keep, target)
+        memory = self.encode(source, keep=source_keep)
+        hidden = self.hidden_states(target, memory, source_keep=source_keep, keep=keep)
+        targets = next_targets(target, keep)
+        return self.cross_entropy(hidden[:, :-1], targets, smoothing=smoothing)[0] / (targets >= 0).sum()
 
     @torch.no_grad()
     def session(
         self,
         source: Int[Tensor, "B M"],
         *,
-        keep: Bool[Tensor, "B M"] | None = None,
+        keep: Tensor | None = None,
         capacity: int | None = None,
         cache: bool = True,
     ) -> Session:
@@ -102,14 +210,18 @@ class Seq2Seq(nn.Module):
 
         `capacity` tokens a row are reserved at once; cache=False reads everything again for each token.
         """
-        from headway.models.decoding import Anew, Decoding  # which speak of this class
+        keep = as_keep(keep, source)
+        if not cache:
+            return RereadPairSession(self, source, keep)
+        caches = self.decoder.new_caches(capacity=capacity)
+        if len(source):
+            self._take_in(source, keep, [one.cross for one in caches])
+        return CachedSession(self, caches, self.config.length)
 
-        return Decoding(self, source, keep, capacity) if cache else Anew(self, source, keep)
-
-
-def _bias(config: Seq2SeqConfig, stack: StackConfig, *, bidirectional: bool) -> RelativeBias | None:
-    r = config.relative
-    if r is None:
-        return None
-    heads = stack.block.attention.heads
-    return RelativeBias(heads, buckets=r.buckets, max_distance=r.max_distance, bidirectional=bidirectional)
+    def _take_in(self, source: Tensor, keep: Tensor | None, caches: list[Cache | None]) -> None:
+        """Keys and values of the source, made once."""
+        memory, mask = self.encode(source, keep=keep), None if keep is None else padding(keep=keep)
+        nothing = memory.new_zeros(len(source), 0, self.config.decoder.block.width)
+        for block, cache in zip(self.decoder.blocks, caches, strict=True):
+            assert isinstance(block, Block) and block.cross is not None
+            block.cross(nothing, memory, mask=mask, cache=cache)  # nobody asks anything yet

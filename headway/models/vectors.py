@@ -3,17 +3,17 @@
 out = stack(x)
 """
 
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from headway.config.vectors import VectorsConfig
-from headway.models.language import with_padding
-from headway.nn.block import Context
-from headway.nn.stack import Stack
+from headway.models.model import Model
+from headway.nn.block import Stack
+from headway.nn.context import Context, as_keep, with_padding
 from headway.ops.mask import Mask
 
 
-class Vectors(nn.Module):
+class Vectors(Model):
     """Vectors in, vectors out.
 
     >>> import torch
@@ -21,6 +21,8 @@ class Vectors(nn.Module):
     >>> Vectors(bare_block(width=3, hidden=11))(torch.zeros(2, 5, 3)).shape
     torch.Size([2, 5, 3])
     """
+
+    config: VectorsConfig
 
     def __init__(self, config: VectorsConfig) -> None:
         super().__init__()
@@ -31,9 +33,9 @@ class Vectors(nn.Module):
         self,
         x: Float[Tensor, "B L D"],
         *,
-        keep: Bool[Tensor, "B L"] | None = None,
+        keep: Tensor | None = None,
         positions: Int[Tensor, "b L"] | None = None,
         mask: Mask | None = None,
     ) -> Float[Tensor, "B L O"]:
         """What the last block makes of each vector; `keep` True = a real one, `mask` any further rule."""
-        return self.stack(x, Context(with_padding(mask, keep), positions))
+        return self.stack(x, Context(with_padding(mask, as_keep(keep, x)), positions))

@@ -15,13 +15,17 @@ from torch import Tensor, nn
 
 from headway.config.base import Extent, Pair, sides
 from headway.config.vision import VisionConfig
-from headway.nn.block import Context
-from headway.nn.init import normal
-from headway.nn.stack import Stack
+from headway.models.model import Model
+from headway.nn.block import Stack
+from headway.nn.context import Context, begin, guarded
+from headway.nn.layers import normal
+from headway.nn.positions import LearnedGridPositions, SinusoidalGridPositions
+from headway.ops.loss import cross_entropy_sum
 from headway.ops.mask import Mask
+from headway.ops.mask.pairs import Pairs
 
 
-class Vision(nn.Module):
+class Vision(Model):
     """Images in; the logits of their classes out, or their vectors where there are no classes.
 
     >>> from headway.presets.vision import vit
@@ -29,6 +33,8 @@ class Vision(nn.Module):
     >>> model(torch.zeros(2, 3, 10, 10)).shape
     torch.Size([2, 7])
     """
+
+    config: VisionConfig
 
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
@@ -38,7 +44,8 @@ class Vision(nn.Module):
         # Tokens and positions have an axis for the batch, of size 1: so does every file that holds them.
         self.class_token = _vectors(1, width) if c.class_token else None
         self.distillation_token = _vectors(1, width) if c.distilled else None
-        self.positions = _vectors(c.length, width)
+        self.positions = _vectors(c.length, width) if c.positions == "learned" else None
+        self.grid_positions = _grid_positions(c, width)
         self.dropout = nn.Dropout(c.stack.block.dropout)
         self.stack = Stack(c.stack)
         self.pooler = nn.Linear(out, out) if c.pooler else None
@@ -47,21 +54,25 @@ class Vision(nn.Module):
 
     def forward(self, images: Float[Tensor, "B C Y X"], *, mask: Mask | None = None) -> Float[Tensor, "B O"]:
         """The logits of the classes; without classes the pooled vector, or the image's vector itself."""
-        hidden = self.read(images, mask=mask)
+        hidden = self.hidden_states(images, mask=mask)
         if self.head is not None:
             return self.logits(hidden)
         return self.vector(hidden) if self.pooler is None else self.pooled(hidden)
 
-    def read(self, images: Float[Tensor, "B C Y X"], *, mask: Mask | None = None) -> Float[Tensor, "B L D"]:
+    def hidden_states(self, images: Float[Tensor, "B C Y X"], *, mask: Mask | None = None) -> Float[Tensor, "B L D"]:
         """The last layer's vectors: the class token's, the distillation token's, then patch by patch.
 
         `mask` is any rule between their positions, -1 for a single token before the patches.
         """
         check_images(images, self.config.channels, sides(self.config.image))
-        x = rearrange(self.patches(images.to(self.positions.dtype)), "B D Y X -> B (Y X) D")
+        x = rearrange(self.patches(images.to(self.patches.weight.dtype)), "B D Y X -> B (Y X) D")
+        if self.grid_positions is not None:
+            x = self.grid_positions(x, torch.arange(x.shape[1], device=x.device))
         tokens = [token for token in (self.class_token, self.distillation_token) if token is not None]
-        x = torch.cat([*(token.expand(len(x), -1, -1) for token in tokens), x], dim=1) + self.positions
-        return self.stack(self.dropout(x), Context(mask, self._places(images.device)))
+        x = torch.cat([*(token.expand(len(x), -1, -1) for token in tokens), x], dim=1)
+        x = x if self.positions is None else x + self.positions
+        x, context = begin(x, Context(mask, self._places(images.device)))
+        return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
 
     def vector(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """The image's own vector: the class token's, or the mean of its patches."""
@@ -80,6 +91,26 @@ class Vision(nn.Module):
         found = self.head(self.vector(hidden))
         return found if self.teacher_head is None else (found + self.teacher_head(hidden[:, 1])) / 2
 
+    def cross_entropy(
+        self, hidden: Float[Tensor, "B L D"], labels: Int[Tensor, " B"], *, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Σ -log p of the right classes, and how many are the likeliest; with a teacher's head, the mean of both heads.
+
+        DeiT's second head follows a teacher's answers (arXiv:2012.12877); without a teacher the label is its teacher.
+        """
+        total, right = cross_entropy_sum(self.logits(hidden), labels, smoothing=smoothing)
+        if self.head is not None and self.teacher_head is not None:
+            heads = self.head(self.vector(hidden)), self.teacher_head(hidden[:, 1])
+            first, second = (cross_entropy_sum(one, labels, smoothing=smoothing)[0] for one in heads)
+            total = (first + second) / 2
+        return total, right
+
+    def loss(
+        self, images: Float[Tensor, "B C Y X"], labels: Int[Tensor, " B"], *, smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        """The mean of -log p of the right classes."""
+        return self.cross_entropy(self.hidden_states(images), labels, smoothing=smoothing)[0] / len(labels)
+
     def resized(self, image: Extent) -> "Vision":
         """The same weights for images of another size: positions are interpolated, everything else is shared.
 
@@ -89,14 +120,26 @@ class Vision(nn.Module):
         with torch.device("meta"):
             other = Vision(config)
         whole = self.state_dict(keep_vars=True)
-        moved = interpolate(self.positions, self.config.grid, config.grid)
-        other.load_state_dict({**whole, "positions": nn.Parameter(moved.detach())}, assign=True)
+        if self.config.positions == "learned_grid" and config.grid != self.config.grid:
+            raise ValueError(
+                f"learned positions of {self.config.grid} rows and columns have none for {config.grid}: build a model"
+            )
+        if self.positions is not None:
+            moved = interpolate(self.positions, self.config.grid, config.grid)
+            whole["positions"] = nn.Parameter(moved.detach())
+        other.load_state_dict(whole, assign=True)
         return other.train(self.training)
 
-    def _places(self, device: torch.device) -> Int[Tensor, "1 L"] | None:
+    def _places(self, device: torch.device) -> Pairs | None:
         """Where tokens stand: counted by whoever needs it, unless some stand before the patches."""
         extra, total = self.config.extra, self.config.length
-        return torch.arange(-extra, total - extra, device=device)[None] if extra else None
+        return Pairs.running(-extra, total, device) if extra else None
+
+
+def _grid_positions(config: VisionConfig, width: int) -> nn.Module | None:
+    if config.positions == "learned_grid":
+        return LearnedGridPositions(*config.grid, width)
+    return SinusoidalGridPositions(*config.grid, width) if config.positions == "sinusoidal_grid" else None
 
 
 def interpolate(positions: Float[Tensor, "1 L D"], old: Pair, new: Pair) -> Float[Tensor, "1 M D"]:

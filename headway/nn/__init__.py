@@ -1,44 +1,43 @@
 """Layers: the parameters and the wiring of `headway.ops`."""
 
 from headway.nn.attention import Attention
-from headway.nn.block import Block, BlockState, Context
-from headway.nn.embedding import (
+from headway.nn.block import Block, EncoderDecoder, FeedForward, Stack
+from headway.nn.cache import BlockCache, Cache, CrossCache, KVCache, TotalCache, WindowCache, new_cache
+from headway.nn.context import Context
+from headway.nn.layers import BatchNorm, LayerNorm, LearnedPositions, Linear, RMSNorm, make_norm
+from headway.nn.positions import (
     AlibiBias,
     ClippedBias,
     LearnedGridPositions,
-    LearnedPositions,
     RelativeBias,
     SinusoidalGridPositions,
     SinusoidalPositions,
 )
-from headway.nn.feedforward import FeedForward
-from headway.nn.norm import BatchNorm, LayerNorm, RMSNorm, make_norm
-from headway.nn.stack import EncoderDecoder, Stack, new_state
-from headway.nn.state import Cross, Growing, Recurrent, Rolling, State
 
 __all__ = [
     "AlibiBias",
     "Attention",
     "BatchNorm",
     "Block",
-    "BlockState",
+    "BlockCache",
+    "Cache",
     "ClippedBias",
     "Context",
-    "Cross",
+    "CrossCache",
     "EncoderDecoder",
     "FeedForward",
-    "Growing",
+    "KVCache",
     "LayerNorm",
     "LearnedGridPositions",
     "LearnedPositions",
+    "Linear",
     "RMSNorm",
-    "Recurrent",
     "RelativeBias",
-    "Rolling",
     "SinusoidalGridPositions",
     "SinusoidalPositions",
     "Stack",
-    "State",
+    "TotalCache",
+    "WindowCache",
     "make_norm",
-    "new_state",
+    "new_cache",
 ]

@@ -3,57 +3,93 @@
     q = x W_q + b_q      k = s W_k + b_k      v = s W_v + b_v      out = concat(heads) W_o + b_o
 
 s is x itself (self-attention) or another sequence (cross-attention). Widths of source, target, keys, values and output
-are free; scale, biases and output projection are each a choice.
+are free; scale, biases and output projection are each a choice. W_q, W_k and W_v of self-attention are one parameter,
+`qkv`; in a layer made for a source W_q is `query`, and the other two are `key_value`.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.config import Additive, AttentionConfig, Softmax
-from headway.nn.places import shifted
-from headway.nn.quarantine import Projection, zero_padding
-from headway.nn.refuse import check_inputs, check_state
-from headway.nn.state import Cross, Growing, State
-from headway.nn.together import Whole, joined, lay_together, places_of, plain, whole_of
-from headway.ops.attention import Call, attend_call, build
-from headway.ops.attention.guard import finite
+from headway.config import AttentionConfig
+from headway.nn.cache import Cache, CrossCache, Held, TotalCache, check_cache
+from headway.nn.context import NOTHING, Context, begin, check_width, guarded
+from headway.nn.layers import Linear
+from headway.ops.attention import Call, Mechanism, attend_call, record_of
+from headway.ops.attention.mechanism import all_pairs
+from headway.ops.attention.plan import CAUSAL
 from headway.ops.bias import Bias
-from headway.ops.mask import Mask, allowed, causal
-from headway.ops.mask.kernel import kept_keys
-from headway.ops.mask.places import Keep
-from headway.ops.position import RotaryTable, apply_rotary, rotary_table
+from headway.ops.mask import Mask, padding
+from headway.ops.mask.kernel import without_padding
+from headway.ops.mask.pairs import Pairs
+from headway.ops.rotary import RotaryTable, apply_rotary, rotary_grid_table, rotary_table
+
+T = TypeVar("T")
+_NO_PARAMETERS: Mapping[str, Tensor] = {}
 
 
 class Core(nn.Module):
-    """The parameter-free middle of a layer: a place to hook, where the whole call passes."""
+    """The parameter-free middle of a layer: a place to hook, where the whole call passes, with a cache and without."""
+
+    def __init__(self, record: Mechanism) -> None:
+        super().__init__()
+        self.record = record
 
     def forward(self, call: Call) -> Float[Tensor, "B H L W"]:
-        return attend_call(call)
+        if 0 in call.q.shape or 0 in call.k.shape:
+            return attend_call(call, self.record)
+        return self.record.attend(call)
+
+
+def check_mechanism(record: Mechanism, config: AttentionConfig) -> None:
+    """Refuse what the mechanism cannot mean before anything is computed."""
+    c = config
+    if c.causal and record.masks == "padding":
+        raise ValueError(f"{record.name} attention honours no mask but padding, and this layer is to be causal")
+    for name, value in (("scale", c.scale), ("softcap", c.softcap)):
+        if value is not None and name not in record.modifiers:
+            raise ValueError(f"{record.name} attention has no score to change: {name}={value} has no meaning for it")
+
+
+def without_options(config: T, options: Mapping[str, Any]) -> T:
+    """A configuration that says everything; options beside it would be lost."""
+    if options:
+        raise ValueError(f"give a configuration or options, not both: config.replace({min(options)}=...) changes one")
+    return config
 
 
 class Attention(nn.Module):
-    """Multi-head attention over x, or of x over a source.
+    """Multi-head attention over x, or of x over a source (`cross`: a layer that always has one).
 
-    >>> layer = Attention(AttentionConfig(width=12, heads=3, causal=True))
+    >>> layer = Attention(width=12, heads=3, causal=True)
     >>> layer(torch.zeros(2, 5, 12)).shape
     torch.Size([2, 5, 12])
     """
 
-    def __init__(self, config: AttentionConfig) -> None:
+    def __init__(self, config: AttentionConfig | None = None, *, cross: bool | None = None, **options: Any) -> None:
         super().__init__()
-        c = self.config = config
-        self.query = Projection(c.width, c.heads * c.head_width, bias=c.bias)
-        self.key = Projection(c.source_width, c.kv_heads * c.head_width, bias=c.bias)
-        self.value = Projection(c.source_width, c.kv_heads * c.value_width, bias=c.bias)
-        self.out = Projection(c.heads * c.value_width, c.output_width, bias=c.output_bias) if c.project else None
-        additive = isinstance(c.mechanism, Additive)
-        self.vector = nn.Parameter(torch.randn(c.heads, c.head_width) * c.head_width**-0.5) if additive else None
-        self.core = Core()
-        self._whole: Whole | None = None
+        c = self.config = AttentionConfig(**options) if config is None else without_options(config, options)
+        self.heads, self.kv_heads, self.head_width, self.value_width = c.heads, c.kv_heads, c.head_width, c.value_width
+        self.is_cross = c.source_width != c.width if cross is None else cross
+        q, k, v = self.columns = [c.heads * c.head_width, c.kv_heads * c.head_width, c.kv_heads * c.value_width]
+        if self.is_cross:
+            self.query = Linear(c.width, q, bias=c.bias)
+            self.key_value = Linear(c.source_width, k + v, bias=c.bias)
+        else:
+            self.qkv = Linear(c.width, q + k + v, bias=c.bias)
+        self.out = Linear(c.heads * c.value_width, c.output_width, bias=c.output_bias) if c.project else None
+        record = record_of(c.mechanism)
+        needed = record.parameters(c.heads, c.head_width)
+        for name, shape in needed.items():
+            self.register_parameter(name, nn.Parameter(torch.randn(shape) * shape[-1] ** -0.5))
+        self.parameter_names = tuple(needed)
+        self.needs_positions = record.pattern is not all_pairs
+        check_mechanism(record, c)
+        self.core = Core(record)
 
     def forward(
         self,
@@ -64,142 +100,176 @@ class Attention(nn.Module):
         positions: Int[Tensor, "*b L"] | None = None,
         source_positions: Int[Tensor, "*b M"] | None = None,
         bias: Tensor | Bias | None = None,
-        state: State | None = None,
-        turn: RotaryTable | None = None,
+        cache: Cache | None = None,
+        context: Context = NOTHING,
     ) -> Float[Tensor, "B L O"]:
-        """What each row of x gathers; `mask` is over this call's keys, a state adds those it holds.
+        """What each row of x gathers from x, or from the source; `mask` is over this call's keys, a cache adds its own.
 
-        `turn` is the rotation of `positions` where a stack has made it once for all its layers.
+        A block gives the `context` of its pass instead of masks, positions and a bias.
         """
-        mask = allowed(mask) if isinstance(mask, Tensor) else mask
-        check_inputs(self.config, x, source, state)
-        check_state(self.config, state, source)
-        if source is not None and self.config.rotary is not None and (positions is None or source_positions is None):
-            raise ValueError(
-                "rotary cross-attention compares positions of two texts: pass positions and source_positions"
-            )
-        call = self._call(x, source, mask, positions, source_positions, bias, state, turn)
-        found = self.core(call) if state is None else state.attend(call, self.core)
-        joined = rearrange(found, "B H L W -> B L (H W)")
+        if context.guard is None:
+            context = Context(mask, positions, bias) if context is NOTHING else context
+            return self._begin(x, source, context, source_positions, cache)
+        batch, length, _ = x.shape
+        own = source is None and not self.is_cross
+        q, k, v = self._own(x, context, cache) if own else self._cross(x, source, context, cache)
+        found = self.core(self._call(q, k, v, context, cache, own))
+        joined = found.transpose(1, 2).reshape(batch, length, self.heads * self.value_width)
         return joined if self.out is None else self.out(joined)
 
-    def _call(
+    def _own(self, x: Tensor, context: Context, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v of x by one product; q and k are turned together."""
+        batch, length, _ = x.shape
+        found = self.qkv(x)
+        assert context.guard is not None
+        context.guard.watch(found)
+        if self.config.rotary is None:
+            q, k, v = found.split(self.columns, -1)
+            q = q.view(batch, length, self.heads, self.head_width).transpose(1, 2)
+            k = k.view(batch, length, self.kv_heads, self.head_width).transpose(1, 2)
+        else:
+            both, v = found.split([self.columns[0] + self.columns[1], self.columns[2]], -1)
+            both = both.view(batch, length, self.heads + self.kv_heads, self.head_width).transpose(1, 2)
+            q, k = self._rotate(both, context, cache).split([self.heads, self.kv_heads], 1)
+        return q, k, v.view(batch, length, self.kv_heads, self.value_width).transpose(1, 2)
+
+    def _cross(self, x: Tensor, source: Tensor | None, context: Context, cache: Cache | None) -> tuple[Any, Any, Any]:
+        """q of x; k and v of the source, or None where a cache holds them."""
+        batch, columns = len(x), self.columns
+        q = self.query(x) if self.is_cross else self.qkv(x)[..., : columns[0]]
+        assert context.guard is not None
+        context.guard.watch(q)
+        q = q.view(batch, -1, self.heads, self.head_width).transpose(1, 2)
+        rotary, pairs = self.config.rotary, context.positions
+        if rotary is not None and isinstance(pairs, Pairs):
+            q = apply_rotary(q, self.rotary_of(pairs.query, q), interleaved=rotary.interleaved)
+        if isinstance(cache, CrossCache) and cache.filled:
+            return q, None, None
+        if source is None:
+            raise ValueError("this layer attends to a source: pass it as source=")
+        both = self.key_value(source) if self.is_cross else self.qkv(source)[..., columns[0] :]
+        context.guard.watch(both)
+        k, v = both.split(columns[1:], -1)
+        k = k.view(batch, -1, self.kv_heads, self.head_width).transpose(1, 2)
+        if rotary is not None and isinstance(pairs, Pairs):  # those that a cache holds were turned when it took them in
+            k = apply_rotary(k, self.rotary_of(pairs.key, k), interleaved=rotary.interleaved)
+        return q, k, v.view(batch, -1, self.kv_heads, self.value_width).transpose(1, 2)
+
+    def _call(self, q: Tensor, k: Any, v: Any, context: Context, cache: Cache | None, own: bool) -> Call:
+        """The whole call, with all that a cache holds as its keys."""
+        c, kind = self.config, context.shared.setdefault(id(self.config), {})
+        if "mask" not in kind:
+            kind["mask"] = _both(context.mask, CAUSAL if c.causal and own else None)
+        positions: Any = context.positions  # pairs, once a pass has begun
+        mask, bias, total = kind["mask"], context.bias, None
+        if cache is not None:
+            placed = isinstance(positions, Pairs)
+            # One token after all others sees every one of them, wherever these stand.
+            sees_all = mask is CAUSAL and q.shape[2] == 1 and not placed and bias is None and not self.needs_positions
+            query = None if sees_all or not own else context.query_positions(q.shape[2], cache, q.device)
+            if k is None:
+                assert isinstance(cache, CrossCache)
+                held = cache.held()  # of a source, which was taken in before
+            else:
+                held = cache.append(k, v, context.keep, positions.query if own and placed else None)
+            k, v, total, kind = held.k, held.v, held.total, None
+            if isinstance(cache, TotalCache):
+                pass  # what it holds is no row of keys, and nothing of it is hidden
+            elif sees_all:
+                mask, positions = None if held.keep is None else padding(keep=held.keep), None
+            else:
+                mask, positions = self._among(held, mask, context, query)
+                if bias is not None:
+                    pairs = Pairs.of(k.shape[2], device=k.device) if positions is None else positions
+                    bias = context.tabled(pairs, (type(cache), k.shape[2]))
+        parameters = {name: getattr(self, name) for name in self.parameter_names} if self.parameter_names else None
+        return Call(
+            q, k, v, c.mechanism, mask, positions, c.scale, bias, c.softcap, parameters or _NO_PARAMETERS,
+            total, context.guard, kind,
+        )  # fmt: skip
+
+    def _among(
+        self, held: Held, mask: Mask | None, context: Context, query: Tensor | None
+    ) -> tuple[Mask | None, Pairs | None]:
+        """Mask and positions of new queries among all that is held."""
+        rest = None if mask is None else without_padding(mask)
+        if held.last and rest is CAUSAL:
+            rest = None  # one token after all others sees every one of them
+        hidden = _both(rest, None if held.keep is None else padding(keep=held.keep))
+        if query is None or held.k.shape[2] == query.shape[1]:  # a source, or nothing was held before
+            return hidden, context.positions if isinstance(context.positions, Pairs) else None
+        if rest is None and context.bias is None and not self.needs_positions:
+            return hidden, None
+        key = torch.arange(held.k.shape[2], device=held.k.device)[None] if held.positions is None else held.positions
+        return hidden, Pairs.of(query, key)
+
+    def _rotate(self, x: Tensor, context: Context, cache: Cache | None) -> Tensor:
+        """Queries and keys turned by their positions, by a table that all layers of a kind share."""
+        rotary = self.config.rotary
+        assert rotary is not None
+        place = ("rotary", id(rotary), self.head_width)
+        if place not in context.shared:
+            context.shared[place] = self.rotary_of(context.query_positions(x.shape[2], cache, x.device), x)
+        return apply_rotary(x, context.shared[place], interleaved=rotary.interleaved)
+
+    def rotary_of(self, positions: Int[Tensor, "*b L"], x: Tensor) -> RotaryTable:
+        """The rotation of these positions, in at least float32."""
+        rotary, dtype = self.config.rotary, torch.promote_types(x.dtype, torch.float32)
+        assert rotary is not None
+        width = rotary.width or self.head_width
+        if rotary.grid is None:
+            return rotary_table(positions, width=width, base=rotary.base, scaling=rotary.scaling, dtype=dtype)
+        # Tokens beside the grid, at positions below 0, stand at row 0 and column 0: they are not turned.
+        on_grid = positions.clamp(min=0)
+        cells = on_grid // rotary.grid[1], on_grid % rotary.grid[1]
+        return rotary_grid_table(*cells, width=width, base=rotary.base, dtype=dtype)
+
+    def _begin(
         self,
         x: Tensor,
         source: Tensor | None,
-        mask: Mask | None,
-        positions: Tensor | None,
+        context: Context,
         source_positions: Tensor | None,
-        bias: Tensor | Bias | None,
-        state: State | None,
-        turn: RotaryTable | None,
-    ) -> Call:
-        c, held = self.config, None if state is None else state.source
-        own = source is None and held is None
-        keep = None if mask is None else kept_keys(mask)
-        if positions is None and own:
-            following = None if state is None else state.following(x.shape[1])
-            if following is not None and following.shape[0] not in (1, x.shape[0]):
-                raise ValueError(f"this state holds {following.shape[0]} rows, and x has {x.shape[0]}")
-            positions = (
-                following if keep is None or bool(keep[:, 0].all()) else shifted(_counted(following, keep), keep)
-            )
-        key_positions = positions if own and source_positions is None else source_positions
-        x = zero_padding(x, keep) if own else x
-        turn = self.turn(positions, x) if turn is None else turn
-        key_turn = turn if own and key_positions is positions else self.turn(key_positions, x if own else source)
-        q, k, v = self._project(x, x if source is None else zero_padding(source, keep), held)
-        q, k = self._turned(_split(q, c.heads), turn), k if held else self._turned(_split(k, c.kv_heads), key_turn)
-        v = v if held else _split(v, c.kv_heads)
-        if c.causal:
-            mask = causal() if mask is None else mask & causal()
-        return build(
-            q, k, v, mask=mask, mechanism=c.mechanism, query_positions=positions, key_positions=key_positions,
-            scale=c.scale, bias=bias, softcap=c.softcap, vector=self.vector, options={},
-        )  # fmt: skip
-
-    def step(
-        self,
-        x: Float[Tensor, "B 1 D"],
-        state: State,
-        *,
-        positions: Int[Tensor, "*b 1"] | None = None,
-        bias: Bias | None = None,
-        turn: RotaryTable | None = None,
-    ) -> Float[Tensor, "B 1 O"]:
-        """One more token in each row, right after all that the state holds: nothing to hide, little to check."""
-        c = self.config
-        if not (isinstance(state, Growing | Cross) and isinstance(c.mechanism, Softmax)):
-            return self(x, positions=positions, bias=bias, state=state, turn=turn)
-        held = state.source if isinstance(state, Cross) else None
-        q, k, v = self._project(x, x, held)
-        q = self._turned(q.reshape(-1, c.heads, 1, c.head_width), turn)
-        if isinstance(state, Cross):
-            now = state.held
+        cache: Cache | None,
+    ) -> Float[Tensor, "B L O"]:
+        """A pass that begins and ends here: a layer that is used by itself."""
+        c, held = self.config, isinstance(cache, CrossCache) and cache.filled
+        self._check(x, source, held)
+        if cache is not None:
+            check_cache(cache, c, source)
+        own = source is None and not held
+        if own:
+            x, context = begin(x, context, cache, width=c.width)
         else:
-            k = self._turned(k.reshape(-1, c.kv_heads, 1, c.head_width), turn)
-            now = state.advance(k, v.reshape(-1, c.kv_heads, 1, c.value_width))
-        places = (None, None) if bias is None else (positions, now.positions)
-        call = Call(
-            q, now.k, now.v, c.mechanism, Keep(now.keep) if state.ragged else None, *places, c.scale, bias, c.softcap,
-            keys_finite=state.finite_keys,
-        )  # fmt: skip
-        joined = self.core(call).reshape(len(x), 1, -1)
-        return joined if self.out is None else self.out(joined)
-
-    def lay_together(self) -> None:
-        """Put the three maps of self-attention behind one another in memory: one product then serves all."""
-        if self.config.source_width == self.config.width:
-            lay_together((self.query, self.key, self.value))
-        self._whole = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Addresses are of this object's memory; a copy has to look for its own.
-        return {**self.__dict__, "_whole": None}
-
-    def _project(
-        self, x: Tensor, source: Tensor, held: tuple[Tensor, Tensor] | None
-    ) -> tuple[Float[Tensor, "B L q"], Tensor, Tensor]:
-        """q of x; k and v of the source, or as a state holds them."""
-        if held is not None:
-            return self.query(x), *held
-        whole = None if source is not x else self._laid()
-        # The maps apart know what to do with NaN in the backward pass.
-        if whole is None or (torch.is_grad_enabled() and not finite(x)):
-            return self.query(x), self.key(source), self.value(source)
-        q, k, v = joined(x, whole, (self.query, self.key, self.value))
-        return q, k, v
-
-    def _laid(self) -> Whole | None:
-        """The three maps as one, looked for again only when one of them has moved."""
-        maps = (self.query, self.key, self.value)
-        if not plain(maps):
-            return None
-        if self._whole is None or self._whole.places != places_of(maps):
-            self._whole = whole_of(maps)
-        return self._whole
-
-    def turn(self, positions: Tensor | None, x: Tensor | None) -> RotaryTable | None:
-        """The rotation of these positions (None: 0, 1, 2 …); None where the layer has no rotary positions."""
-        rotary = self.config.rotary
-        if rotary is None or x is None:
-            return None
-        return rotary_table(
-            torch.arange(x.shape[1], device=x.device) if positions is None else positions,
-            width=rotary.width or self.config.head_width,
-            base=rotary.base,
-            scaling=rotary.scaling,
-            dtype=torch.promote_types(x.dtype, torch.float32),
+            if c.rotary is not None and (context.positions is None or source_positions is None):
+                raise ValueError(
+                    "rotary cross-attention compares positions of two texts: pass positions and source_positions"
+                )
+            positions: Any = context.positions
+            pairs = None if positions is None or source_positions is None else Pairs.of(positions, source_positions)
+            given = x if source is None else source
+            source, context = begin(given, replace(context, positions=pairs), width=given.shape[-1])
+            context = replace(context, positions=pairs)  # none of its own where the source is padded on the left
+        return guarded(
+            lambda guard: self.forward(x, None if own else source, cache=cache, context=context.under(guard)),
+            () if cache is None else (cache,),
         )
 
-    def _turned(self, x: Tensor, turn: RotaryTable | None) -> Tensor:
-        rotary = self.config.rotary
-        return x if turn is None or rotary is None else apply_rotary(x, turn, interleaved=rotary.interleaved)
+    def _check(self, x: Tensor, source: Tensor | None, held: bool) -> None:
+        """Refuse shapes that the layer was not made for."""
+        c = self.config
+        check_width(x, c.width)
+        if source is not None:
+            check_width(source, c.source_width, "source")
+        if source is None and not held and (self.is_cross or c.source_width != c.width):
+            raise ValueError(f"this layer attends to a source of width {c.source_width}; pass it as source=")
+
+    def extra_repr(self) -> str:
+        c = self.config
+        groups = "" if c.kv_heads == c.heads else f", kv_heads={c.kv_heads}"
+        return f"width={c.width}, heads={c.heads}{groups}, mechanism={c.mechanism.kind}, causal={c.causal}"
 
 
-def _split(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B H L K"]:
-    return rearrange(x, "B L (H K) -> B H L K", H=heads)
-
-
-def _counted(following: Tensor | None, keep: Tensor) -> Int[Tensor, "b L"]:
-    return torch.arange(keep.shape[1], device=keep.device)[None] if following is None else following
+def _both(one: Any, other: Mask | None) -> Mask | None:
+    """What both masks allow; None allows all."""
+    return other if one is None else one if other is None else one & other

@@ -1,73 +1,99 @@
 """A Transformer block: attention, optional cross-attention, feed-forward, each as a branch of the residual stream.
 
 pre:   x + f(norm(x))        post:   norm(x + f(x))        none:   x + f(x)        without residual:   f(x)
+
+A stack is a loop over blocks. An encoder is a stack whose attention is not causal, a decoder one whose attention is; a
+decoder that reads a source has blocks with cross-attention.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.config import BlockConfig
-from headway.nn.attention import Attention
-from headway.nn.feedforward import FeedForward
-from headway.nn.norm import make_norm
-from headway.nn.quarantine import zero_padding
-from headway.nn.state import State
-from headway.ops.bias import Bias
-from headway.ops.mask import Mask, allowed
-from headway.ops.mask.kernel import kept_keys
-from headway.ops.position import RotaryTable
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
+from headway.nn.attention import Attention, without_options
+from headway.nn.cache import BlockCache, CrossCache, check_cache, new_cache
+from headway.nn.context import NOTHING, Context, begin, guarded
+from headway.nn.layers import Linear, make_norm
+from headway.nn.positions import make_bias
+from headway.ops.activation import find_activation
+from headway.ops.attention import record_of
+from headway.ops.guard import CARE, by_rows, careful
+from headway.ops.mask import Mask
+from headway.ops.mask.pairs import Pairs
+
+NO_CACHE = BlockCache()
 
 
-@dataclass(frozen=True, eq=False)
-class Context:
-    """What the layers of a stack share besides x: masks, positions, biases, and a source to attend to."""
+class FeedForward(nn.Module):
+    """Two linear maps and a curve (arXiv:1706.03762), or three with a gate (Shazeer 2020, arXiv:2002.05202).
 
-    mask: Mask | Tensor | None = None
-    positions: Int[Tensor, "b L"] | None = None
-    bias: Tensor | Bias | None = None
-    source: Float[Tensor, "B M E"] | None = None
-    source_mask: Mask | Tensor | None = None
-    step: bool = False  # one real token in each row, right after all that the caches hold
-    turn: RotaryTable | None = None  # the rotation of the positions, made once for all layers
+        y = down(act(up(x)))               plain
+        y = down(act(gate(x)) * up(x))     gated: with silu SwiGLU, with gelu GEGLU, with sigmoid GLU
 
-    def __post_init__(self) -> None:
-        for name in ("mask", "source_mask"):
-            if isinstance(table := getattr(self, name), Tensor):
-                object.__setattr__(self, name, allowed(table))
+    Dropout acts on the hidden entries, just before `down`.
 
+    >>> sum(p.numel() for p in FeedForward(5, hidden=7).parameters())  # 5·7 + 7 + 7·5 + 5
+    82
+    """
 
-@dataclass(frozen=True, eq=False)
-class BlockState:
-    """The caches of one block."""
+    def __init__(
+        self,
+        width: int,
+        *,
+        hidden: int,
+        activation: str = "gelu",
+        gated: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+        output_width: int | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is the share of entries left out, from 0 to below 1, not {dropout}")
+        self.width, self.activation, self.dropout = width, activation, dropout
+        self._act = find_activation(activation)
+        self.gate = Linear(width, hidden, bias=bias) if gated else None
+        self.up = Linear(width, hidden, bias=bias)
+        self.down = Linear(hidden, width if output_width is None else output_width, bias=bias)
 
-    own: State | None = None
-    cross: State | None = None
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b O"]:
+        if x.shape[-1] != self.width:
+            raise ValueError(f"a feed-forward of width {self.width} got rows of width {x.shape[-1]}")
+        hidden = self.up(x) if self.gate is None else self.gate(x)
+        hidden = by_rows(self._act, hidden) if CARE.passes else self._act(hidden)
+        if self.gate is not None:
+            hidden = hidden * self.up(x)
+        if self.dropout and self.training:
+            hidden = F.dropout(hidden, self.dropout)
+        return self.down(hidden)
 
-
-_NOTHING, _NO_STATE = Context(), BlockState()
+    def extra_repr(self) -> str:
+        return f"activation={self.activation}, dropout={self.dropout}"
 
 
 class Block(nn.Module):
-    """Two or three residual branches. M13's bare block is `order="none", residual=False`.
+    """Two or three residual branches. A bare block without norms is `order="none", residual=False`.
 
     >>> import torch
-    >>> from headway.config import AttentionConfig, FeedForwardConfig
-    >>> attention = AttentionConfig(width=12, heads=3)
-    >>> block = Block(BlockConfig(attention=attention, feedforward=FeedForwardConfig(hidden=20)))
-    >>> block(torch.zeros(2, 5, 12)).shape
+    >>> Block(width=12, heads=3, hidden=20)(torch.zeros(2, 5, 12)).shape
     torch.Size([2, 5, 12])
     """
 
-    def __init__(self, config: BlockConfig) -> None:
+    def __init__(self, config: BlockConfig | None = None, **options: Any) -> None:
         super().__init__()
-        c = self.config = config
-        self.attention = Attention(c.attention)
+        c = self.config = block_config(**options) if config is None else without_options(config, options)
+        self.pre, self.post, self.residual = c.order == "pre", c.order == "post", c.residual
+        self.attention = Attention(c.attention, cross=False)
         self.attention_norm = self._norm(c.attention.width, c.attention.output_width)
+        self.cross = None if c.cross is None else Attention(c.cross, cross=True)
         if c.cross is not None:
-            self.cross = Attention(c.cross)
             self.cross_norm = self._norm(c.cross.width, c.cross.output_width)
+        self.feedforward = None
         if c.feedforward is not None:
             f = c.feedforward
             self.feedforward = FeedForward(
@@ -77,42 +103,168 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(c.dropout)
 
     def forward(
-        self, x: Float[Tensor, "B L D"], context: Context = _NOTHING, state: BlockState = _NO_STATE
+        self, x: Float[Tensor, "B L D"], context: Context = NOTHING, cache: BlockCache = NO_CACHE
     ) -> Float[Tensor, "B L O"]:
-        c = self.config
-        x = zero_padding(x, kept_keys(context.mask) if isinstance(context.mask, Mask) else None)
-        found = self._attend(self._before(self.attention_norm, x), context, state)
-        x = self._after(self.attention_norm, x, found)
-        if c.cross is not None:
-            found = self._attend_source(self._before(self.cross_norm, x), context, state)
-            x = self._after(self.cross_norm, x, found)
-        if c.feedforward is not None:
-            found = self.feedforward(self._before(self.feedforward_norm, x))
-            x = self._after(self.feedforward_norm, x, found)
+        if context.guard is None:
+            return self._begin(x, context, cache)
+        if context.guard.careful and not CARE.passes:  # computed again in the backward pass of a careful one
+            with careful():
+                return self.forward(x, context, cache)
+        given = self.attention_norm(x) if self.pre else x
+        x = self._add(x, self.attention(given, cache=cache.own, context=context), self.attention_norm)
+        if self.cross is not None:
+            given = self.cross_norm(x) if self.pre else x
+            found = self.cross(given, context.source, cache=cache.cross, context=context.of_source())
+            x = self._add(x, found, self.cross_norm)
+        if self.feedforward is not None:
+            given = self.feedforward_norm(x) if self.pre else x
+            x = self._add(x, self.feedforward(given), self.feedforward_norm)
         return x
 
-    def _attend(self, x: Tensor, context: Context, state: BlockState) -> Tensor:
-        c = context
-        if c.step and state.own is not None and not isinstance(c.bias, Tensor):
-            return self.attention.step(x, state.own, positions=c.positions, bias=c.bias, turn=c.turn)
-        return self.attention(x, mask=c.mask, positions=c.positions, bias=c.bias, state=state.own, turn=c.turn)
+    def _add(self, x: Tensor, found: Tensor, norm: nn.Module) -> Tensor:
+        """A branch joins the stream."""
+        if self.training:
+            found = self.dropout(found)
+        total = x + found if self.residual else found
+        return norm(total) if self.post else total
 
-    def _attend_source(self, x: Tensor, context: Context, state: BlockState) -> Tensor:
-        held = None if state.cross is None else state.cross.source
-        if context.source is None and held is None:
-            raise ValueError("this block attends to a source: pass Context(source=...)")
-        if context.step and state.cross is not None and held is not None:
-            return self.cross.step(x, state.cross)
-        return self.cross(x, context.source, mask=context.source_mask, state=state.cross)
+    def _begin(self, x: Tensor, context: Context, cache: BlockCache) -> Tensor:
+        """A pass that begins and ends here: a block that is used by itself."""
+        if cache.own is not None:
+            check_cache(cache.own, self.config.attention, None)
+        x, context = begin(x, context, cache.own, width=self.config.attention.width)
+        return guarded(lambda guard: self.forward(x, context.under(guard), cache), cache.parts)
 
     def _norm(self, before: int, after: int) -> nn.Module:
         c = self.config
         return make_norm(c.norm if c.order != "none" else "none", before if c.order == "pre" else after, eps=c.eps)
 
-    def _before(self, norm: nn.Module, x: Tensor) -> Tensor:
-        return norm(x) if self.config.order == "pre" else x
 
-    def _after(self, norm: nn.Module, x: Tensor, found: Tensor) -> Tensor:
-        found = self.dropout(found) if self.training else found
-        total = x + found if self.config.residual else found
-        return norm(total) if self.config.order == "post" else total
+class Stack(nn.Module):
+    """x through every block in turn, and a last norm if there is one.
+
+    >>> import torch
+    >>> Stack(layers=2, width=12, heads=3, hidden=20, causal=True)(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
+    """
+
+    def __init__(self, config: StackConfig | None = None, **options: Any) -> None:
+        super().__init__()
+        c = self.config = stack_config(**options) if config is None else without_options(config, options)
+        self.blocks = nn.ModuleList(Block(block) for block in c.blocks)
+        self.norm = make_norm(c.block.norm if c.final_norm else "none", c.block.output_width, eps=c.block.eps)
+        self.bias = None if c.bias is None else make_bias(c.bias, c.block.attention)
+        for block in c.pattern if c.bias is not None else ():
+            record = record_of(block.attention.mechanism)
+            if "bias" not in record.modifiers:
+                raise ValueError(f"{record.name} attention has no score that a bias could be added to")
+
+    def forward(
+        self, x: Float[Tensor, "B L D"], context: Context | None = None, caches: Sequence[BlockCache] | None = None
+    ) -> Float[Tensor, "B L O"]:
+        if context is None or context.guard is None:
+            return self._begin(x, context or NOTHING, caches)
+        if self.bias is not None and context.bias is None:
+            context = replace(context, bias=self.bias())
+            if caches is None:
+                pairs = (
+                    context.positions if isinstance(context.positions, Pairs) else Pairs.of(x.shape[1], device=x.device)
+                )
+                context = replace(context, bias=context.tabled(pairs))
+        for index, block in enumerate(self.blocks):
+            x = block(x, context, NO_CACHE if caches is None else caches[index])
+        return self.norm(x)
+
+    def _begin(self, x: Tensor, context: Context, caches: Sequence[BlockCache] | None) -> Tensor:
+        """A pass that begins and ends here: a stack that is used by itself."""
+        if caches is not None and len(caches) != len(self.blocks):
+            raise ValueError(f"{len(self.blocks)} blocks have {len(self.blocks)} caches, not {len(caches)}")
+        for block, cache in zip(self.config.blocks, caches or (), strict=False):
+            if cache.own is not None:
+                check_cache(cache.own, block.attention, None)
+        x, context = begin(
+            x, context, None if caches is None else caches[0].own, width=self.config.block.attention.width
+        )
+        parts = [part for cache in caches or () for part in cache.parts]
+        return guarded(lambda guard: self.forward(x, context.under(guard), caches), parts)
+
+    def new_caches(self, *, capacity: int | None = None) -> list[BlockCache]:
+        """An empty cache for every block, of the smallest kind that serves its attention.
+
+        What grows has room for `capacity` tokens at once: up to there nothing that it holds is ever copied.
+        """
+        return [
+            BlockCache(new_cache(block.attention, capacity=capacity), None if block.cross is None else CrossCache())
+            for block in self.config.blocks
+        ]
+
+
+def block_config(
+    *,
+    width: int,
+    hidden: int | None = None,
+    activation: str = "gelu",
+    gated: bool = False,
+    norm: str = "layer",
+    order: str = "pre",
+    eps: float = 1e-5,
+    residual: bool = True,
+    dropout: float = 0.0,
+    **attention: Any,
+) -> BlockConfig:
+    """A block in the usual proportions: F = 4 D, and what is left over is the attention's."""
+    options: dict[str, Any] = {"norm": norm, "order": order, "eps": eps, "residual": residual, "dropout": dropout}
+    return BlockConfig(
+        attention=AttentionConfig(width=width, **attention),
+        feedforward=FeedForwardConfig(
+            hidden=4 * width if hidden is None else hidden, activation=activation, gated=gated
+        ),
+        **options,
+    )
+
+
+def stack_config(*, layers: int, final_norm: bool = True, **block: Any) -> StackConfig:
+    """So many blocks in the usual proportions."""
+    return StackConfig(block=block_config(**block), layers=layers, final_norm=final_norm)
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder reads the source once; a decoder attends to itself (causally) and to what the encoder made.
+
+    Padding of the source is hidden in the encoder's self-attention and in the cross-attention; padding of the target
+    in the decoder's self-attention.
+    """
+
+    def __init__(self, encoder: StackConfig, decoder: StackConfig) -> None:
+        super().__init__()
+        cross = decoder.block.cross
+        if cross is None or not decoder.block.attention.causal or encoder.block.attention.causal:
+            raise ValueError("an encoder-decoder has a decoder with cross and causal attention, and an encoder without")
+        if cross.source_width != encoder.block.output_width:
+            raise ValueError(
+                f"the decoder attends to a source of width {cross.source_width}, and the encoder gives "
+                f"{encoder.block.output_width}"
+            )
+        self.encoder, self.decoder = Stack(encoder), Stack(decoder)
+
+    def forward(
+        self,
+        source: Float[Tensor, "B M E"],
+        target: Float[Tensor, "B L D"],
+        *,
+        source_mask: Mask | None = None,
+        target_mask: Mask | None = None,
+    ) -> Float[Tensor, "B L O"]:
+        return self.decode(target, self.encode(source, source_mask), Context(target_mask, source_mask=source_mask))
+
+    def encode(self, source: Float[Tensor, "B M E"], mask: Mask | None = None) -> Float[Tensor, "B M O"]:
+        return self.encoder(source, Context(mask))
+
+    def decode(
+        self,
+        target: Float[Tensor, "B L D"],
+        memory: Float[Tensor, "B M E"],
+        context: Context,
+        caches: Sequence[BlockCache] | None = None,
+    ) -> Float[Tensor, "B L O"]:
+        return self.decoder(target, replace(context, source=memory), caches)

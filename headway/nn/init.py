@@ -9,15 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.nn.norm import BatchNorm, LayerNorm, RMSNorm
-
-
-@torch.no_grad()
-def normal(weight: Tensor, *, std: float, generator: torch.Generator | None = None) -> None:
-    """Independent draws from N(0, std²); nothing on meta, where torch would import its compiler to draw nothing."""
-    if weight.is_meta:
-        return
-    weight.normal_(0.0, std, generator=generator)
+from headway.nn.layers import BatchNorm, LayerNorm, RMSNorm, normal
 
 
 @torch.no_grad()

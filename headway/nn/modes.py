@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import nn
 
@@ -15,3 +16,14 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
     finally:
         for one, mode in modes.items():
             one.training = mode
+
+
+@contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """In eval mode inside, and afterwards each part as it was; nothing is done for one that is in eval mode."""
+    if not getattr(module, "training", False):
+        yield
+        return
+    with modes_kept(module):
+        module.eval()
+        yield

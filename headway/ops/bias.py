@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headway.ops.mask.pairs import Pairs
+
 
 @runtime_checkable
 class Bias(Protocol):
@@ -22,9 +24,7 @@ class Bias(Protocol):
     @property
     def parameters(self) -> tuple[Tensor, ...]: ...
 
-    def table(
-        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
-    ) -> Float[Tensor, "#b H L M"]: ...
+    def table(self, parameters: tuple[Tensor, ...], pairs: Pairs) -> Float[Tensor, "#b H L M"]: ...
 
 
 def alibi_slopes(
@@ -55,13 +55,11 @@ class Alibi:
     def parameters(self) -> tuple[Tensor, ...]:
         return (self.slopes,)
 
-    def table(
-        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
-    ) -> Float[Tensor, "#b H L M"]:
+    def table(self, parameters: tuple[Tensor, ...], pairs: Pairs) -> Float[Tensor, "#b H L M"]:
         (slopes,) = parameters
         # bfloat16 cannot tell the distance 257 from 256.
         dtype = torch.promote_types(slopes.dtype, torch.float32)
-        return _tabulate(lambda d: -slopes[:, None] * d.abs().to(dtype), query_positions, key_positions)
+        return _tabulate(lambda d: -slopes[:, None] * d.abs().to(dtype), pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +79,9 @@ class Clipped:
     def parameters(self) -> tuple[Tensor, ...]:
         return (self.weight,)
 
-    def table(
-        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
-    ) -> Float[Tensor, "#b H L M"]:
+    def table(self, parameters: tuple[Tensor, ...], pairs: Pairs) -> Float[Tensor, "#b H L M"]:
         (weight,) = parameters
-        return _tabulate(lambda d: _clipped(weight, d), query_positions, key_positions)
+        return _tabulate(lambda d: _clipped(weight, d), pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +99,7 @@ class Relative:
     def parameters(self) -> tuple[Tensor, ...]:
         return (self.weight,)
 
-    def table(
-        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
-    ) -> Float[Tensor, "#b H L M"]:
+    def table(self, parameters: tuple[Tensor, ...], pairs: Pairs) -> Float[Tensor, "#b H L M"]:
         (weight,) = parameters
         # Past max_distance nothing changes, so bucketing 2 max_distance + 1 differences serves all L x M pairs.
         differences = torch.arange(-self.max_distance, self.max_distance + 1, device=weight.device)
@@ -113,7 +107,7 @@ class Relative:
             differences, buckets=len(weight), max_distance=self.max_distance, bidirectional=self.bidirectional
         )
         spread = weight.index_select(0, buckets)
-        return _tabulate(lambda d: _clipped(spread, d), query_positions, key_positions)
+        return _tabulate(lambda d: _clipped(spread, d), pairs)
 
 
 def relative_bucket(
@@ -170,21 +164,14 @@ def _clipped(weight: Float[Tensor, "differences H"], difference: Int[Tensor, " n
     return weight.t().contiguous().index_select(1, difference.clamp(-reach, reach) + reach)
 
 
-def _tabulate(
-    rule: Callable[[Int[Tensor, " n"]], Float[Tensor, "H n"]],
-    query_positions: Int[Tensor, "#b L"],
-    key_positions: Int[Tensor, "#b M"],
-) -> Float[Tensor, "#b H L M"]:
+def _tabulate(rule: Callable[[Int[Tensor, " n"]], Float[Tensor, "H n"]], pairs: Pairs) -> Float[Tensor, "#b H L M"]:
     """The rule's number for every difference j - i of a key position j and a query position i."""
-    if _consecutive(query_positions) and _consecutive(key_positions):
+    pairs.require()
+    queries, keys = pairs.shape
+    if pairs.consecutive and queries and keys:
         # L + M - 1 differences serve all pairs: row i is the row above, moved by one.
-        first, last = key_positions[0, 0] - query_positions[0, -1], key_positions[0, -1] - query_positions[0, 0]
-        diagonals = rule(torch.arange(int(first), int(last) + 1, device=key_positions.device))
-        return diagonals.unfold(1, key_positions.shape[1], 1).flip(1)[None]
-    difference = key_positions[:, None, :].long() - query_positions[:, :, None].long()
+        first = pairs.key[0, 0] - pairs.query[0, -1]
+        diagonals = rule(first + torch.arange(queries + keys - 1, device=pairs.key.device))
+        return diagonals.unfold(1, keys, 1).flip(1)[None]
+    difference = pairs.key[:, None, :].long() - pairs.query[:, :, None].long()
     return rule(difference.flatten()).unflatten(1, difference.shape).transpose(0, 1)
-
-
-def _consecutive(positions: Int[Tensor, "b L"]) -> bool:
-    """Whether the positions are one row a, a + 1, a + 2 …"""
-    return positions.shape[0] == 1 and positions.shape[1] > 0 and bool((positions.diff() == 1).all())

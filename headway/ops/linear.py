@@ -30,19 +30,23 @@ def linear(
     [[3.0, 7.0]]
     """
     rows = x.numel() // weight.shape[1] if weight.shape[1] else 0
-    if rows > MANY and _slow_here(x) and weight.dtype == x.dtype:
+    if rows > MANY and x.dtype.itemsize < 4 and _slow_here(x) and weight.dtype == x.dtype:
         return _Wide.apply(x, weight, bias)
-    if not 0 < rows <= FEW or not _suits(x, weight, bias):
+    # Strides are written by hand where that is possible; whatever is odd goes to torch, which takes or refuses it.
+    few = (
+        0 < rows <= FEW and not torch.is_grad_enabled()
+        and x.shape[-1] == weight.shape[1]
+        and (bias is None or (bias.dtype == x.dtype and bias.shape == weight.shape[:1] and bias.is_contiguous()))
+        and x.dtype == weight.dtype and x.dtype.itemsize >= 4 and x.is_floating_point()
+        and x.is_cpu and weight.is_contiguous() and x.is_contiguous()
+    )  # fmt: skip
+    count = parts(weight.shape[0]) if few else 1
+    if count == 1:
         return F.linear(x, weight, bias)
-    count = parts(weight.shape[0])
-    return F.linear(x, weight, bias) if count == 1 else _in_parts(x, weight, bias, rows, count)
-
-
-def _in_parts(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int, count: int) -> Tensor:
-    """[count, rows, I] x [count, I, O / count], every factor a view."""
+    # [count, rows, I] x [count, I, O / count], every factor a view. The usual chain of views costs more than the
+    # product itself where the model is small.
     outputs, inputs = weight.shape
     share = outputs // count
-    # Strides by hand: the usual chain of views costs more than the product itself where the model is small.
     repeated = x.as_strided((count, rows, inputs), (0, inputs, 1))
     shared = weight.as_strided((count, inputs, share), (share * inputs, 1, inputs))
     if bias is None:
@@ -51,20 +55,6 @@ def _in_parts(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int, count: 
         found = torch.baddbmm(bias.as_strided((count, 1, share), (share, share, 1)), repeated, shared)
     found = found if rows == 1 else found.transpose(0, 1)
     return found.reshape(*x.shape[:-1], outputs)
-
-
-def _suits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether strides can be written by hand; whatever is odd goes to torch, which takes or refuses it."""
-    return (
-        not torch.is_grad_enabled()
-        and x.shape[-1] == weight.shape[1]
-        and (bias is None or (bias.dtype == x.dtype and bias.shape == weight.shape[:1] and bias.is_contiguous()))
-        and x.dtype == weight.dtype
-        and x.dtype in (torch.float32, torch.float64)
-        and x.device.type == "cpu"
-        and weight.is_contiguous()
-        and x.is_contiguous()
-    )
 
 
 class _Wide(torch.autograd.Function):

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from headway.ops.values import readable
 from headway.sizes import Number, Operation, other
 from headway.steps import POSITIONS, Each, Sum
 
@@ -40,7 +41,7 @@ def linear_cross_entropy(
     (0.6931, 1)
     """
     real = targets != IGNORED
-    if not bool(real.all()):  # what nobody asks for costs nothing, and NaN in it reaches nobody
+    if readable(targets) and not bool(real.all()):  # what nobody asks for costs nothing, and NaN in it reaches nobody
         hidden, targets = hidden[real], targets[real]
     _check(targets, len(weight))
     if chunk is None and len(hidden) * len(weight) <= FEW:
@@ -58,7 +59,8 @@ def cross_entropy_sum(
     >>> round(total.item(), 4), right.item()
     (2.7726, 1)
     """
-    _check(targets[targets != IGNORED], logits.shape[1])
+    if readable(targets):
+        _check(targets[targets != IGNORED], logits.shape[1])
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     total = F.cross_entropy(wide, targets, ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum")
     return total, (wide.detach().argmax(-1) == targets).sum()
@@ -93,7 +95,9 @@ class _Chunked(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden) if needs[0] else None
         d_weight = torch.zeros_like(w) if needs[1] else None
         d_bias = torch.zeros_like(b) if b is not None and needs[2] else None
-        for start in range(0, len(hidden), rows):
+        # Of shapes alone every part is like the first, but for the last.
+        parts = range(0, len(hidden), rows)
+        for start in parts if readable(hidden) else (*parts[:2], *parts[2:][-1:]):
             part = slice(start, start + rows)
             x = hidden[part].to(wide) * scale
             logits = F.linear(x, w, b)
@@ -142,7 +146,8 @@ def _losses(
 
 
 def _check(targets: Tensor, vocabulary: int) -> None:
-    low, high = (int(bound) for bound in targets.aminmax()) if targets.numel() else (0, 0)
+    known = targets.numel() and readable(targets)
+    low, high = (int(bound) for bound in targets.aminmax()) if known else (0, 0)
     if low < 0 or high >= vocabulary:
         raise ValueError(f"target {low if low < 0 else high} is outside of the vocabulary of {vocabulary}")
 
@@ -152,3 +157,11 @@ def loss_price(rows: Number, classes: Number) -> Operation:
     logits = rows * classes
     steps = (Sum(classes), Each(2), Sum(classes), Each(2), Sum(rows, POSITIONS), Each(1))
     return Operation("loss", other(4 * logits), other(3 * logits), steps=steps, reads=logits, writes=rows)
+
+
+def next_targets(tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None) -> Int[Tensor, "B K"]:
+    """What follows each token but the last; nothing is asked of padding, nor of what would follow it."""
+    following = tokens[:, 1:]
+    if keep is None:
+        return following
+    return following.masked_fill(~(keep[:, 1:] & keep[:, :-1]), IGNORED)

@@ -26,8 +26,6 @@ def layer_norm(
     [[-1.0, 1.0]]
     """
     _check(x, weight, bias, eps=eps)
-    if x.dtype == torch.float32 and weight is not None and weight.dtype == torch.float32:
-        return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
     # torch's bfloat16 kernel takes x·r - μ·r: constant rows of 1,000,000 come out off by 12.
     wide = _common_dtype(torch.float32, x, weight, bias)
     return F.layer_norm(x.to(wide), x.shape[-1:], _to(weight, wide), _to(bias, wide), eps).to(x.dtype)

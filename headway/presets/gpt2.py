@@ -18,7 +18,10 @@ def gpt2(
     dropout: float = 0.1,
     special: Special = _SPECIAL,
 ) -> LanguageConfig:
-    """Pre-norm blocks, learned positions, biases everywhere, a tied head; feed-forwards four times as wide."""
+    """Pre-norm blocks, learned positions, biases everywhere, a tied head; feed-forwards four times as wide.
+
+    Maps that end a residual branch start smaller (Radford et al. 2019, 2.3).
+    """
     attention = AttentionConfig(width=width, heads=heads, causal=True, bias=True, output_bias=True)
     block = BlockConfig(
         attention=attention,
@@ -30,7 +33,7 @@ def gpt2(
         family="gpt2",
         vocabulary=vocabulary,
         length=length,
-        stack=StackConfig(block=block, layers=layers, final_norm=True),
+        stack=StackConfig(block=block, layers=layers, final_norm=True, scaled_init=True),
         positions="learned",
         special=special,
     )

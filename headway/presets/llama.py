@@ -12,11 +12,10 @@ from headway.config import (
     BlockConfig,
     FeedForwardConfig,
     LanguageConfig,
-    Local,
     Rotary,
-    Softmax,
     Special,
     StackConfig,
+    read_spec,
 )
 from headway.config.layers import Llama3Scaling, Scaling
 
@@ -53,7 +52,7 @@ def llama(
     attention = AttentionConfig(
         width=width, heads=heads, kv_heads=kv_heads or heads, head_width=head_width or width // heads, causal=True,
         bias=bias, output_bias=output_bias, rotary=Rotary(base=base, scaling=scaling),
-        mechanism=Softmax() if window is None else Local(window=window),
+        mechanism=read_spec("softmax") if window is None else read_spec("local", window=window),
     )  # fmt: skip
     feedforward = FeedForwardConfig(hidden=hidden, activation=activation, gated=True, bias=hidden_bias)
     block = BlockConfig(attention=attention, feedforward=feedforward, norm="rms", eps=eps)

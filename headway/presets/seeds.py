@@ -12,13 +12,11 @@ from collections.abc import Callable
 from headway.config import (
     AttentionConfig,
     BlockConfig,
-    Channel,
     FeedForwardConfig,
     Pair,
-    Softmax,
-    Spatial,
     StackConfig,
     VectorsConfig,
+    read_spec,
 )
 
 
@@ -34,7 +32,7 @@ def ttic_layer(
     """
     attention = AttentionConfig(
         width=width, heads=heads, head_width=key_width, value_width=_share(width, heads), scale=1.0, project=False,
-        mechanism=Softmax() if grid is None else Spatial(grid=grid),
+        mechanism=read_spec("softmax") if grid is None else read_spec("spatial", grid=grid),
     )  # fmt: skip
     return _alone(attention, length if grid is None else grid[0] * grid[1])
 
@@ -47,7 +45,7 @@ def udl_layer(*, width: int = 512, length: int = 256) -> VectorsConfig:
 def udl_channels(*, width: int = 512, groups: int = 1, length: int = 256) -> VectorsConfig:
     """The same book, 12.9: attention between the channels of the patches (DaViT, arXiv:2204.03645)."""
     return _alone(
-        AttentionConfig(width=width, heads=groups, bias=True, project=False, mechanism=Channel()), length
+        AttentionConfig(width=width, heads=groups, bias=True, project=False, mechanism=read_spec("channel")), length
     )  # fmt: skip
 
 

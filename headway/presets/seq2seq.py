@@ -6,8 +6,8 @@ OPUS-MT models (Tiedemann & Thottingal 2020).
 from collections.abc import Callable
 from functools import partial
 
-from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Special, StackConfig
-from headway.config.seq2seq import Forced, RelativeConfig, Seq2SeqConfig
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Relative, Special, StackConfig
+from headway.config.seq2seq import Forced, Seq2SeqConfig
 
 
 def t5(*, width: int, hidden: int, layers: int, heads: int, head_width: int = 64, gated: bool = False) -> Seq2SeqConfig:
@@ -28,9 +28,8 @@ def t5(*, width: int, hidden: int, layers: int, heads: int, head_width: int = 64
     return Seq2SeqConfig(
         family="t5",
         vocabulary=32128,
-        encoder=StackConfig(block=block, layers=layers, final_norm=True),
-        decoder=StackConfig(block=_decoding(block), layers=layers, final_norm=True),
-        relative=RelativeConfig(),
+        encoder=StackConfig(block=block, layers=layers, final_norm=True, bias=Relative()),
+        decoder=StackConfig(block=_decoding(block), layers=layers, final_norm=True, bias=Relative()),
         tied=not gated,
         head_scale=1.0 if gated else width**-0.5,
         special=Special(end=(1,), pad=0, start=0),
@@ -83,7 +82,7 @@ def _post_norm(width: int, heads: int, hidden: int, activation: str) -> BlockCon
 def _decoding(block: BlockConfig) -> BlockConfig:
     """The decoder's block beside the encoder's: causal, and with cross-attention of the same size."""
     own = block.attention
-    return block.model_copy(update={"attention": own.model_copy(update={"causal": True}), "cross": own})
+    return block.replace(attention=own.replace(causal=True), cross=own)
 
 
 # Version 1.1 changed the sizes too; Flan-T5 is the same model, trained further.

@@ -11,7 +11,7 @@ from typing import Any
 from headway.config.base import Extent, sides
 from headway.config.images import Images
 from headway.config.layers import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
-from headway.config.spec import Softmax, Spec
+from headway.config.spec import Spec, read_spec
 from headway.config.vision import DaViTConfig, VisionConfig
 
 # Mean and deviation of ImageNet's channels.
@@ -46,7 +46,9 @@ def vit(
     >>> vit(width=768, heads=12, layers=12).grid
     (14, 14)
     """
-    attention = AttentionConfig(width=width, heads=heads, bias=bias, output_bias=True, mechanism=mechanism or Softmax())
+    attention = AttentionConfig(
+        width=width, heads=heads, bias=bias, output_bias=True, mechanism=mechanism or read_spec("softmax")
+    )
     block = BlockConfig(
         attention=attention,
         feedforward=FeedForwardConfig(hidden=4 * width if hidden is None else hidden, activation=activation),

@@ -12,11 +12,12 @@ from headway.config.base import Extent, Pair, sides
 from headway.config.images import Images
 from headway.config.train import ModelChoice
 from headway.config.vision import DaViTConfig, VisionConfig
+from headway.presets.sized import CHANGES, changed
 from headway.presets.vision import vit
 
 LARGEST = 8  # side of a window
 STEPS = ((16, 1), (64, 2))  # images of so many pixels at most have a position every so many pixels; larger ones every 4
-STAGES = ("depths", "widths", "stage_heads", "window")
+STAGES = ("depths", "widths", "stage_heads")
 
 
 def small_vit(
@@ -35,11 +36,12 @@ def small_vit(
     """
     _refuse(choice, "a ViT", STAGES, "layers, width, heads, hidden, patch and dropout")
     size, width = sides(image), choice.width or 64
-    return vit(
+    made = vit(
         family="headway", image=size, patch=choice.patch or _patch(size), channels=channels, layers=choice.layers or 4,
         width=width, heads=choice.heads or _heads(width), hidden=choice.hidden, dropout=choice.dropout or 0.0,
         eps=1e-6, classes=classes, labels=labels, images=images,
     )  # fmt: skip
+    return changed(made, choice)
 
 
 def small_davit(
@@ -52,7 +54,12 @@ def small_davit(
     images: Images | None = None,
 ) -> DaViTConfig:
     """Two stages of dual blocks, 32 and 64 channels in 2 and 4 groups, windows of half the first grid (8 at most)."""
-    _refuse(choice, "a DaViT", ("layers", "heads", "hidden", "patch"), "depths, widths, stage_heads, window, dropout")
+    _refuse(
+        choice,
+        "a DaViT",
+        ("layers", "heads", "hidden", "patch", *CHANGES),
+        "depths, widths, stage_heads, window, dropout",
+    )
     size, depths = sides(image), choice.depths or (1, 2)
     widths = choice.widths or tuple((choice.width or 32) * 2**stage for stage in range(len(depths)))
     stride = _stride(size)

@@ -10,8 +10,8 @@ import yaml
 
 import headway
 from headway.config import Special
-from headway.models import fresh
 from headway.presets.gpt2 import gpt2
+from tests.fresh import fresh
 
 MACHINE = {"python": "3.11.2", "torch": "2.13.0+cpu", "threads": 2, "instructions": "AVX512", "device": "cpu"}
 HOSTILE = '</script><script>alert("x")</script> & \'"` \x00\x1b[31m 🦉 \u202eשלום'

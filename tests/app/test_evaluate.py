@@ -20,12 +20,12 @@ from headway.data.objectives import MaskedText
 from headway.data.pairs import special_of
 from headway.data.sentences import Sentences
 from headway.data.tokenizer import Tokenizer
-from headway.generate import Request, generate
+from headway.decoding import Request, generate
 from headway.hub.load import Loaded
-from headway.models import fresh
 from headway.presets.bert import bert
 from headway.presets.sized import sized_language, sized_seq2seq
 from headway.presets.vision_small import small_vit
+from tests.fresh import fresh
 
 TEXT = "The café is closed. It opens at seven, says Zoë; the rain has ended.\n" * 5
 SENTENCES = (
@@ -105,7 +105,9 @@ def test_hidden_words_are_asked_one_by_one(tmp_path: Path) -> None:
     for row in range(len(examples)):
         inputs = examples.batch(np.array([row]), np.array([row])).inputs
         with torch.no_grad():
-            logits = loaded.model.words(loaded.model.read(inputs["tokens"], keep=inputs["keep"], types=inputs["types"]))
+            logits = loaded.model.words(
+                loaded.model.hidden_states(inputs["tokens"], keep=inputs["keep"], types=inputs["types"])
+            )
         asked = inputs["words"][0] >= 0
         total += lost(logits[0, asked], inputs["words"][0, asked])
         hits += int((logits[0, asked].argmax(-1) == inputs["words"][0, asked]).sum())
@@ -181,7 +183,7 @@ PAIRS = [("the café", "das Café"), ("rain", "Regen und noch viel mehr davon"),
 
 def test_translations_by_hand(translator: Loaded, tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in PAIRS))
-    found = measured(translator, tmp_path / "x.tsv", source="en", target="de", batch=2, max_tokens=19, samples=2)
+    found = measured(translator, tmp_path / "x.tsv", source="en", target="de", batch=2, max_new_tokens=19, samples=2)
     model, tokenizer = translator.model, translator.tokenizer
     assert tokenizer is not None
     total, count, written = 0.0, 0, []
@@ -190,7 +192,9 @@ def test_translations_by_hand(translator: Loaded, tmp_path: Path) -> None:
         with torch.no_grad():
             logits = model(torch.tensor([read]), torch.tensor([[model.config.special.start, *said[:-1]]]))
         total, count = total + lost(logits[0], torch.tensor(said)), count + len(said)
-        (result,) = generate(model, [Request(prompt=source, max_tokens=19)], tokenizer=tokenizer, past_length="stop")
+        (result,) = generate(
+            model, [Request(prompt=source, max_new_tokens=19)], tokenizer=tokenizer, past_length="stop"
+        )
         written.append(" ".join(result.text.splitlines()))
     assert found.measures["loss"] == pytest.approx(total / count, abs=1e-6)
     right = [[target for _, target in PAIRS]]

@@ -16,8 +16,8 @@ from headway.app.report import FILE as PAGE
 from headway.app.report import report
 from headway.config.train import DataConfig, ModelChoice, Task, TrainConfig
 from headway.hub import save
-from headway.train.tasks import prepare
-from headway.train.work import Place, Work
+from headway.training.tasks import prepare
+from headway.training.work import Place, Work
 from tests.app.runs_by_hand import make_run
 
 SENTENCES = [

@@ -12,10 +12,10 @@ import headway
 from headway.app import looked
 from headway.app.looked import BY_CHANCE, RANDOM, WRITTEN, given_of, open_target, opened, wanted_of
 from headway.config.sentence import SentenceConfig
-from headway.generate import Request, generate
-from headway.models import fresh
+from headway.decoding import Request, generate
 from headway.models.language import Language
 from tests.app.runs_by_hand import make_run
+from tests.fresh import fresh
 from tests.look.reading import made
 
 BUILDERS = """
@@ -41,7 +41,7 @@ def test_a_target_is_written_where_none_was_given(kind: Any, tmp_path: Path, mon
     model, tokenizer = kind()
     headway.save(model, tmp_path / "model", tokenizer=tokenizer)
     view = headway.show(tmp_path / "model", "the cat sat", lens=False)
-    (found,) = generate(model, [Request(prompt="the cat sat", max_tokens=5)], tokenizer=tokenizer)
+    (found,) = generate(model, [Request(prompt="the cat sat", max_new_tokens=5)], tokenizer=tokenizer)
     ended = found.tokens[-1] in model.config.special.end
     assert len(view.look.sides[1].tokens) == 1 + len(found.tokens) - ended
     assert view.look.sides[1].tokens[:2] == ("<|start|>", tokenizer.decode([found.tokens[0]], special=True))

@@ -23,10 +23,10 @@ from headway.cost.setting import Setting
 from headway.cost.sheet import sheet_of
 from headway.data.batch import IGNORED, Batch
 from headway.presets.gpt2 import gpt2
-from headway.train.loop import Event
-from headway.train.objectives.language import language
-from headway.train.work import Work
-from headway.train.world import World
+from headway.training.loop import Event
+from headway.training.objectives.language import language
+from headway.training.work import Work
+from headway.training.world import World
 from tests.app.machine_by_hand import RATE, machine, remember
 from tests.app.runs_by_hand import make_run
 from tests.page.parsed import Parsed
@@ -70,7 +70,7 @@ def test_muon_by_hand() -> None:
     assert (
         muon.cost.dense - plain.cost.dense
         == more
-        == sum(line.runs * line.operation.forward.dense for line in muon_lines(line for line, _ in plain.operations))
+        == sum(line.runs * line.operation.forward.dense for line in muon_lines(MODEL))
     )
     assert muon.seconds is not None and plain.seconds is not None
     assert muon.seconds - plain.seconds == pytest.approx(more / RATE, rel=1e-6)

@@ -11,9 +11,9 @@ import headway.app.samples
 from headway.app.samples import samples
 from headway.config.train import DataConfig, ModelChoice, TrainConfig
 from headway.data.batch import IGNORED
-from headway.generate import Request, generate
-from headway.train.tasks import prepare
-from headway.train.work import Place, Work
+from headway.decoding import Request, generate
+from headway.training.tasks import prepare
+from headway.training.work import Place, Work
 
 LINES = [f"the {a} {b} number {c}\tel {b} {a} de {c}" for c, (a, b) in enumerate([("red", "fox"), ("old", "dog")] * 15)]
 
@@ -36,7 +36,7 @@ def by_hand(given: Work, count: int) -> tuple[list[str], list[str]]:
     most = min(23, 2 * given.validation.batch(rows, rows).inputs["targets"].shape[1])
     for row in rows:
         inputs = given.validation.batch(np.array([row]), np.array([row])).inputs
-        request = Request(prompt=tuple(inputs["source"][0].tolist()), max_tokens=most)
+        request = Request(prompt=tuple(inputs["source"][0].tolist()), max_new_tokens=most)
         written.append(generate(given.model, [request], tokenizer=given.tokenizer)[0].text)
         wanted.append(given.tokenizer.decode([token for token in inputs["targets"][0].tolist() if token != IGNORED]))
     return [" ".join(text.splitlines()) for text in written], wanted

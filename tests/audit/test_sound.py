@@ -22,7 +22,7 @@ IMAGES = sorted(set(LAWS) - {"batch", "determinism", "dtype", "export", "norm", 
 SCRIPT = """
 import json, sys
 from headway.audit import examine
-from headway.models import fresh
+from tests.fresh import fresh
 from tests.cost.tiny import MODELS
 print(json.dumps({name: examine(fresh(MODELS[name], std=0.3)).as_json() for name in sys.argv[1:]}))
 """

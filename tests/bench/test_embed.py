@@ -11,9 +11,9 @@ from headway.bench.clock import Timing
 from headway.bench.machine import Machine
 from headway.bench.row import Row
 from headway.bench.run import Run
-from headway.models import fresh
 from headway.models.sentence import SentenceEncoder
 from headway.presets.bert import bert
+from tests.fresh import fresh
 
 MACHINE = Machine("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
 RUN = Run(MACHINE, quick=True, seconds=0.0)
@@ -33,7 +33,7 @@ def test_work_is_that_of_the_products() -> None:
     model = fresh(config)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         for length in lengths:
-            model.read(torch.zeros(1, length, dtype=torch.long))
+            model.hidden_states(torch.zeros(1, length, dtype=torch.long))
     pairs = 25 + 49
     # A product of few rows may be cut up, and is counted by another name.
     assert embed.flops(config, lengths) == counter.get_total_flops() + 2 * 2 * pairs * 2 * 12

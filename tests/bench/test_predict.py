@@ -13,10 +13,10 @@ from headway.cost.compose import price_tree
 from headway.cost.part import lines
 from headway.cost.setting import Setting
 from headway.cost.time import predict
-from headway.models import fresh
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 from tests.cost.toy_machine import toy_machine
+from tests.fresh import fresh
 
 RUN = Run(Machine("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0))), quick=True, seconds=0.0)
 TINY = replace(work.SMALL, layers=2, width=20, heads=2, batch=2, length=11)

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from headway.bench import train
+from headway.bench.apart import Apart
 from headway.bench.clock import Timing
 from headway.bench.feeding import waiting
 from headway.bench.machine import Machine
 from headway.bench.run import Run
-from headway.bench.steps import SIZES, _x_transformers, contenders
+from headway.bench.sizes import SIZES
+from headway.bench.steps import PEERS, _x_transformers, contender
 from headway.models import count
 
 MACHINE = Machine("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
@@ -20,10 +22,11 @@ TINY = replace(SIZES["characters"], layers=2, width=20, heads=2, batch=2, length
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_row_of_training(precision: str) -> None:
+def test_a_row_of_training(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("x_transformers")
-    row = train.beside(RUN, TINY, precision)
-    assert row.headway is not None and set(row.peers) == {"transformers", "x-transformers"}, row.note
+    monkeypatch.setitem(train.SIZES, "characters", TINY)
+    row = train.beside(RUN, "characters", precision, apart=False)
+    assert row.headway is not None and set(row.peers) == {"plain PyTorch", "transformers", "x-transformers"}, row.note
     assert row.unit == "tokens/s" and row.verdict in ("met", "missed", "unclear")
 
 
@@ -36,9 +39,9 @@ def test_models_are_of_one_size() -> None:
 
 def test_who_computes_something_else_is_not_raced() -> None:
     pytest.importorskip("x_transformers")
-    steps = contenders(TINY, torch.float32)
+    steps = {name: contender(name, TINY, torch.float32) for name in (*PEERS, "headway")}
     steps["headway"]()  # one step ahead of the others
-    with pytest.raises(train.Disagreement, match="headway and transformers disagree"):
+    with pytest.raises(train.Disagreement, match="headway and plain PyTorch disagree"):
         train._same(steps, 1e-4)
 
 
@@ -46,3 +49,11 @@ def test_waiting_for_data_is_a_share_of_the_time(tmp_path: Path) -> None:
     row = waiting(TINY, tmp_path, steps=3)
     assert row.unit == "%" and row.headway is not None and 0 <= row.headway <= 100
     assert "making a batch takes" in row.note and row.target is not None
+
+
+def test_a_contender_in_a_process_of_its_own() -> None:
+    here, there = contender("headway", TINY, torch.float32), Apart(contender, "headway", TINY, torch.float32)
+    assert [float(there()) for _ in range(3)] == pytest.approx([float(here()) for _ in range(3)], rel=1e-6)
+    there.close()
+    with pytest.raises(RuntimeError, match="AttributeError"):
+        Apart(contender, "headway", None, torch.float32)

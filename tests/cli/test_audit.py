@@ -7,9 +7,9 @@ import pytest
 
 from headway.cli import main
 from headway.hub.save import save
-from headway.models import fresh
 from tests.app.runs_by_hand import make_run
 from tests.cost.tiny import MODELS as TINY
+from tests.fresh import fresh
 
 MODELS = """
 import torch
@@ -100,7 +100,7 @@ def test_of_a_run_the_report_shows_the_audit(tmp_path: Path, capsys: pytest.Capt
 MISTAKES = {
     ("zoo:number",): "gives a int",
     ("zoo:fails",): "no data here",
-    ("zoo:nobody",): "has no function 'nobody'",
+    ("zoo:nobody",): "zoo has no 'nobody'",
     ("nobody:at_all",): "no module 'nobody'",
     ("gtp2",): "did you mean gpt2?",
     ("zoo:sound", "--laws", "casual"): "did you mean causal?",

@@ -15,10 +15,10 @@ import headway
 from headway.cli import main
 from headway.data.image import read_image
 from headway.data.tokenizer import Tokenizer
-from headway.models import fresh
-from headway.models.masked import Masked
+from headway.models.encoder import Masked
 from headway.presets.bert import bert
 from headway.presets.vision import vit
+from tests.fresh import fresh
 
 LINES = [
     "the cat sat on the mat",

@@ -14,9 +14,9 @@ from headway.cli.convert import convert as verb
 from headway.config.recurrent import RecurrentConfig
 from headway.config.sentence import DenseConfig, SentenceConfig
 from headway.data.tokenizer import Tokenizer
-from headway.models import fresh
 from headway.models.recurrent import Recurrent
 from headway.presets.bert import bert
+from tests.fresh import fresh
 
 CONFIG = RecurrentConfig(source_vocabulary=7, vocabulary=11, width=3, hidden=5)
 

@@ -14,8 +14,8 @@ import headway
 from headway.cli import main
 from headway.cost.price import drafted
 from headway.cost.request import Asked
-from headway.models import fresh
 from headway.presets.gpt2 import gpt2
+from tests.fresh import fresh
 
 GPT = gpt2(width=15, layers=2, heads=3, hidden=22, vocabulary=13, length=31, dropout=0.0)
 HERE = f"{__name__}:made"
@@ -74,10 +74,10 @@ def test_formula(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "MACs         B·L·D² = 1·32·64² = 131,072" in shown("bare-block", "--explain", capsys=capsys)
+    assert "MACs         3·B·L·D² = 3·1·32·64² = 393,216" in shown("bare-block", "--explain", capsys=capsys)
     rows = list(csv.DictReader(io.StringIO(shown("bare-block", "--explain", "--csv", capsys=capsys))))
-    assert rows[0] == {"model": "bare-block", "operation": "stack.blocks.attention.query", "quantity": "parameters",
-                       "formula": "D²", "in numbers": "64²", "value": "4096"}  # fmt: skip
+    assert rows[0] == {"model": "bare-block", "operation": "stack.blocks.attention.qkv", "quantity": "parameters",
+                       "formula": "3·D²", "in numbers": "3·64²", "value": "12288"}  # fmt: skip
 
 
 def test_units(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,6 +111,7 @@ def test_into_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
 
 def test_from_disk_and_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     headway.save(fresh(GPT), tmp_path / "run" / "model")
+    (tmp_path / "run" / "config.yaml").write_text("seed: 0\n")
     found = [
         json.loads(shown(str(tmp_path / place), "--formula", "--json", capsys=capsys)) for place in ("run", "run/model")
     ]

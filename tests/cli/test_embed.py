@@ -18,9 +18,9 @@ from headway.app import embed as job
 from headway.cli import main
 from headway.config.sentence import SentenceConfig
 from headway.data.tokenizer import Tokenizer
-from headway.models import fresh
 from headway.models.sentence import SentenceEncoder
 from headway.presets.bert import bert
+from tests.fresh import fresh
 
 WORDS = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "rain", "stone", "river", "falls", "runs", "on",
@@ -217,7 +217,7 @@ def test_nothing_is_overwritten_unasked(model: Path, file: Path, tmp_path: Path,
         (["model", "missing.txt", "-o", "out.npy"], "missing.txt: no such file"),
         (["model", "lines.txt", "-o", "out.txt"], "written to .npy or .jsonl, not to 'out.txt'"),
         (["model", "lines.txt", "-o", "nowhere/out.npy"], "nowhere is no directory"),
-        (["nowhere", "lines.txt"], "nowhere does not exist"),
+        (["nowhere", "lines.txt"], "'nowhere' is neither a directory nor a preset"),
         (["bert", "lines.txt"], "no way to make one vector of a text"),
         (["mute", "lines.txt"], "has no tokenizer"),
         (["model", "latin.txt"], "line 2 of latin.txt is not UTF-8"),
@@ -232,6 +232,7 @@ def test_mistakes_are_one_sentence(
     (tmp_path / "latin.txt").write_bytes(b"fine\n\xfcber\n")
     loaded = headway.load(model)
     headway.save(loaded.model.encoder, tmp_path / "bert", tokenizer=loaded.tokenizer)
+    loaded.model.tokenizer = None
     headway.save(loaded.model, tmp_path / "mute")
     assert run(*arguments) == 2
     shown = capsys.readouterr().err.strip().splitlines()[-1]

@@ -11,9 +11,9 @@ from headway.cli import VERBS, main
 from headway.config.images import Images
 from headway.config.train import ModelChoice, TokenizerConfig
 from headway.data.learn import learn
-from headway.models import fresh
 from headway.presets.sized import sized_language
 from headway.presets.vision_small import small_davit
+from tests.fresh import fresh
 
 TEXT = "The café is closed. It opens at seven.\n" * 7
 

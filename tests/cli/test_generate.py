@@ -17,10 +17,10 @@ from headway.cli import main
 from headway.cli.generate import in_turn
 from headway.config import Special
 from headway.data.tokenizer import Tokenizer
-from headway.generate import Event, Request, beam, generate
-from headway.models import fresh
+from headway.decoding import Event, Request, beam, generate
 from headway.presets.bert import bert
-from tests.generate.tiny import CONFIGS
+from tests.decoding.tiny import CONFIGS
+from tests.fresh import fresh
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -65,15 +65,24 @@ def right(directory: Path, *prompts: str, **options: object) -> list[str]:
 def test_text_goes_to_stdout_and_the_receipt_to_stderr(
     directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = ["generate", str(directories["llama"]), "--prompt", "the cat", "--max-tokens", "12", "--temperature", "1.5"]
+    call = [
+        "generate",
+        str(directories["llama"]),
+        "--prompt",
+        "the cat",
+        "--max-new-tokens",
+        "12",
+        "--temperature",
+        "1.5",
+    ]
     assert main([*call, "--seed", "5"]) == 0
     shown = capsys.readouterr()
-    [text] = right(directories["llama"], "the cat", max_tokens=12, temperature=1.5, seed=5)
+    [text] = right(directories["llama"], "the cat", max_new_tokens=12, temperature=1.5, seed=5)
     assert len(text) > 3
     assert shown.out == text + "\n"
     receipt, told = shown.err.splitlines()
     assert "parameters in float32" in receipt and "0 missing" in receipt
-    assert told.startswith("prompt 1: 12 tokens, ended by max_tokens")
+    assert told.startswith("prompt 1: 12 tokens, ended by max_new_tokens")
 
 
 def test_several_prompts_are_one_batch_in_their_order(
@@ -81,9 +90,9 @@ def test_several_prompts_are_one_batch_in_their_order(
 ) -> None:
     prompts = ["the cat", "-5 degrees", "x"]
     call = [word for prompt in prompts for word in ("--prompt", prompt)]
-    options = ["--max-tokens", "7", "--temperature", "1", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.01"]
+    options = ["--max-new-tokens", "7", "--temperature", "1", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.01"]
     assert main(["generate", str(directories["llama"]), *call, *options, "--repetition-penalty", "1.2"]) == 0
-    chosen = dict(max_tokens=7, temperature=1.0, top_k=50, top_p=0.9, min_p=0.01, repetition_penalty=1.2)
+    chosen = dict(max_new_tokens=7, temperature=1.0, top_k=50, top_p=0.9, min_p=0.01, repetition_penalty=1.2)
     alone = [right(directories["llama"], prompt, **chosen)[0] for prompt in prompts]
     assert capsys.readouterr().out == "".join(text + "\n" for text in alone)
 
@@ -96,30 +105,49 @@ def test_the_prompt_may_come_from_stdin(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat\r\nsat\n")))
-    assert main(["generate", str(directories["llama"]), *arguments, "--max-tokens", "5"]) == 0
-    assert capsys.readouterr().out == right(directories["llama"], "the cat\nsat", max_tokens=5)[0] + "\n"
+    assert main(["generate", str(directories["llama"]), *arguments, "--max-new-tokens", "5"]) == 0
+    assert capsys.readouterr().out == right(directories["llama"], "the cat\nsat", max_new_tokens=5)[0] + "\n"
 
 
 def test_json_has_tokens_reasons_and_log_probabilities(
     directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = ["generate", str(directories["llama"]), "--prompt", "the", "--prompt", "cat", "--max-tokens", "3", "--json"]
+    call = [
+        "generate",
+        str(directories["llama"]),
+        "--prompt",
+        "the",
+        "--prompt",
+        "cat",
+        "--max-new-tokens",
+        "3",
+        "--json",
+    ]
     assert main([*call, "--logprobs", "2"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["prompt"] for row in rows] == ["the", "cat"]
-    assert [row["text"] for row in rows] == right(directories["llama"], "the", "cat", max_tokens=3)
+    assert [row["text"] for row in rows] == right(directories["llama"], "the", "cat", max_new_tokens=3)
     for row in rows:
         assert len(row["tokens"]) == len(row["logprobs"]) == len(row["likeliest"])
         assert all(one == most[0][1] for one, most in zip(row["logprobs"], row["likeliest"], strict=True))
-        assert row["finish"] in ("max_tokens", "end")
+        assert row["finish"] in ("max_new_tokens", "end")
     assert main(call) == 0
     assert set(json.loads(capsys.readouterr().out)[0]) == {"prompt", "text", "tokens", "finish", "ties"}
 
 
 def test_a_stop_string_ends_the_text(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    [text] = right(directories["llama"], "the cat", max_tokens=12, temperature=1.5, seed=5)
+    [text] = right(directories["llama"], "the cat", max_new_tokens=12, temperature=1.5, seed=5)
     stop = text[4:6]
-    call = ["generate", str(directories["llama"]), "--prompt", "the cat", "--max-tokens", "12", "--temperature", "1.5"]
+    call = [
+        "generate",
+        str(directories["llama"]),
+        "--prompt",
+        "the cat",
+        "--max-new-tokens",
+        "12",
+        "--temperature",
+        "1.5",
+    ]
     assert main([*call, "--seed", "5", "--stop", stop, "--stop", "@@@@"]) == 0
     shown = capsys.readouterr()
     assert shown.out == text[: text.index(stop)] + "\n"
@@ -127,26 +155,26 @@ def test_a_stop_string_ends_the_text(directories: dict[str, Path], capsys: pytes
 
 
 def test_beams_answer_a_source(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["generate", str(directories["bart"]), "--prompt", "the cat", "--max-tokens", "6", "--beam", "3"]
+    call = ["generate", str(directories["bart"]), "--prompt", "the cat", "--max-new-tokens", "6", "--beam", "3"]
     assert main([*call, "--length-penalty", "0.5", "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)
     model, words, _ = headway.load(directories["bart"])
-    [[best, *_]] = beam(model, [Request(prompt="the cat", max_tokens=6)], beams=3, alpha=0.5, tokenizer=words)
+    [[best, *_]] = beam(model, [Request(prompt="the cat", max_new_tokens=6)], beams=3, alpha=0.5, tokenizer=words)
     assert (row["text"], row["tokens"], row["score"]) == (best.text, list(best.tokens), pytest.approx(best.score))
     assert main(call) == 0
     assert capsys.readouterr().out == beam(
-        model, [Request(prompt="the cat", max_tokens=6)], beams=3, tokenizer=words
+        model, [Request(prompt="the cat", max_new_tokens=6)], beams=3, tokenizer=words
     )[0][0].text + "\n"  # fmt: skip
 
 
 MISTAKES = {
-    "1 token and --max-tokens 80 more do not fit into the model's 31 positions": (
+    "1 token and --max-new-tokens 80 more do not fit into the model's 31 positions": (
         "llama",
-        ["--prompt", "x", "--max-tokens", "80"],
+        ["--prompt", "x", "--max-new-tokens", "80"],
     ),
     "cannot slide past its length": ("llama", ["--prompt", "x", "--past-length", "slide"]),
     "--top-p cannot be 2.0: input should be less than or equal to 1": ("llama", ["--prompt", "x", "--top-p", "2"]),
-    "the prompt is empty": ("llama", ["--prompt", "", "--max-tokens", "3"]),
+    "the prompt is empty": ("llama", ["--prompt", "", "--max-new-tokens", "3"]),
     "has no tokenizer": ("mute", ["--prompt", "x"]),
     "--beam chooses by score alone: leave out --temperature": (
         "bart",
@@ -164,7 +192,7 @@ EARLY = {
     "--prompt - is given 2 times, and stdin can be read once": ("llama", ["--prompt", "-", "--prompt", "-"]),
     "--logprobs are written with --json alone: add --json": ("llama", ["--prompt", "x", "--logprobs", "2"]),
     "--logprobs cannot be -2: input": ("llama", ["--prompt", "x", "--logprobs", "-2", "--json"]),
-    "--max-tokens cannot be 0: input": ("llama", ["--prompt", "x", "--max-tokens", "0"]),
+    "--max-new-tokens cannot be 0: input": ("llama", ["--prompt", "x", "--max-new-tokens", "0"]),
     "--seed cannot be -1: input": ("llama", ["--prompt", "x", "--seed", "-1"]),
     "--temperature cannot be nan: input": ("llama", ["--prompt", "x", "--temperature", "nan"]),
     "--stop cannot be '': string": ("llama", ["--prompt", "x", "--stop", ""]),
@@ -217,7 +245,7 @@ def test_stdin_that_is_no_text(
 def test_one_token_is_singular_and_options_are_those_of_the_command_line(
     directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = ["generate", str(directories["llama"]), "--prompt", "x", "--max-tokens"]
+    call = ["generate", str(directories["llama"]), "--prompt", "x", "--max-new-tokens"]
     assert main([*call, "80"]) == 2
     assert "ask for at most 30, or choose --past-length stop\n" in capsys.readouterr().err
     assert main([*call, "1"]) == 0
@@ -225,7 +253,7 @@ def test_one_token_is_singular_and_options_are_those_of_the_command_line(
 
 
 def test_broken_weights_name_the_prompt(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["generate", str(directories["broken"]), "--prompt", "a", "--prompt", "b", "--max-tokens", "2"]
+    call = ["generate", str(directories["broken"]), "--prompt", "a", "--prompt", "b", "--max-new-tokens", "2"]
     for more in ([], ["--beam", "2"]):
         assert main([*call, *more]) == 2
         assert "the model's largest logit for prompt 2 is nan" in capsys.readouterr().err
@@ -242,7 +270,7 @@ def test_a_mistake_is_one_sentence(
 
 
 def test_past_the_length_it_can_stop(directories: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["generate", str(directories["llama"]), "--prompt", "x", "--max-tokens", "80", "--past-length", "stop"]
+    call = ["generate", str(directories["llama"]), "--prompt", "x", "--max-new-tokens", "80", "--past-length", "stop"]
     assert main(call) == 0
     assert "30 tokens, ended by length" in capsys.readouterr().err
 

@@ -14,11 +14,12 @@ import headway
 from headway.cli import main
 from headway.config import LanguageConfig, Special
 from headway.config.sentence import DenseConfig, SentenceConfig
-from headway.models import fresh, parameters
+from headway.models import parameters
 from headway.models.outline import outline
 from headway.presets import names
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
+from tests.fresh import fresh
 
 VOCABULARY, LENGTH, WIDTH, HEADS, LAYERS = 17, 11, 6, 2, 3
 
@@ -43,9 +44,7 @@ TREE = """
 └─ stack                                         1,542
    ├─ blocks.0-2           3 times 510           1,530
    │  ├─ attention                                 168
-   │  │  ├─ query          6 × 6 + 6                42
-   │  │  ├─ key            6 × 6 + 6                42
-   │  │  ├─ value          6 × 6 + 6                42
+   │  │  ├─ qkv            18 × 6 + 18             126
    │  │  └─ out            6 × 6 + 6                42
    │  ├─ attention_norm    6 + 6                    12
    │  ├─ feedforward                               318

@@ -46,7 +46,7 @@ def test_a_language_model_from_a_text_file(tmp_path, text, capsys, kind):
     assert [row["step"] for row in lines(run, "validation")] == [3, 6]
     assert lines(run, "sample") and lines(run, "end")[0]["reason"] == "finished"
     assert (run / "report.html").exists() and (run / "config.yaml").exists()
-    assert main(["generate", place, "--prompt", "The old", "--max-tokens", "5"]) == 0
+    assert main(["generate", place, "--prompt", "The old", "--max-new-tokens", "5"]) == 0
     model, tokenizer, _ = headway.load(place)
     assert tokenizer.decode(tokenizer.encode("the old river")) == "the old river"
     assert model.config.vocabulary == tokenizer.size
@@ -111,7 +111,7 @@ def test_pairs_of_texts(tmp_path, capsys, architecture):
     )  # fmt: skip
     assert "wanted" in lines(run, "sample")[0]
     (tmp_path / "in.txt").write_text("The river.\n")
-    assert main(["translate", place, str(tmp_path / "in.txt"), "--max-tokens", "5"]) == 0
+    assert main(["translate", place, str(tmp_path / "in.txt"), "--max-new-tokens", "5"]) == 0
 
 
 @pytest.mark.parametrize("architecture", ["vit", "davit"])

@@ -16,10 +16,10 @@ from headway.app import translate as job
 from headway.cli import main
 from headway.config import LanguageConfig, Special, StackConfig
 from headway.data.tokenizer import Tokenizer
-from headway.generate import Request, beam, generate
-from headway.models import fresh
+from headway.decoding import Request, beam, generate
 from headway.models.seq2seq import Seq2Seq
 from headway.presets.seq2seq import PRESETS, marian
+from tests.fresh import fresh
 from tests.parity.seq2seq import unchecked  # noqa: F401 of every test here
 
 LINES = ["the cat sat on the mat", "a dog", "", "the quick brown fox jumps over the lazy dog", "mat", "  ", "the dog"]
@@ -43,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> tup
     """A tiny random Marian on disk."""
     config = marian(width=22, layers=1, heads=2, vocabulary=VOCABULARY)
     special, forced = Special(end=(0,), pad=2, start=2), config.forced.model_copy(update={"never": (2,)})
-    made = fresh(config.model_copy(update={"length": 31, "special": special, "forced": forced}), std=0.4, seed=7)
+    made = fresh(config.model_copy(update={"length": 31, "special": special, "forced": forced}), std=0.4, seed=3)
     with torch.no_grad():
         for block in made.decoder.blocks:
             block.cross.out.weight *= 3  # so that different sources give different texts
@@ -66,7 +66,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[str, st
 
 def alone(model: Seq2Seq, tokenizer: Tokenizer, line: str, *, beams: int | None = None, alpha: float = 1.0) -> Any:
     """One line for itself, without a batch."""
-    request = [Request(prompt=line, max_tokens=5)]
+    request = [Request(prompt=line, max_new_tokens=5)]
     if beams is None:
         return generate(model, request, tokenizer=tokenizer)[0]
     return beam(model, request, tokenizer=tokenizer, beams=beams, alpha=alpha)[0][0]
@@ -78,13 +78,13 @@ def test_lines_stay_in_order(capsys, model, tokenizer, text, beams: int | None) 
     assert len(set(expected)) == 6, "lines that all give the same cannot show their order"
     search = [] if beams is None else ["--beam", beams, "--length-penalty", 0.6]
     for batch in (2, 32):
-        out, err = run(capsys, model[0], text, "--max-tokens", 5, "--batch", batch, *search)
+        out, err = run(capsys, model[0], text, "--max-new-tokens", 5, "--batch", batch, *search)
         assert out.split("\n") == [*expected, ""]
         assert "parameters in float32" in err and "7 lines" in err
 
 
 def test_json_says_everything(capsys, model, tokenizer, text) -> None:
-    out, _ = run(capsys, model[0], text, "--max-tokens", 5, "--beam", 2, "--json")
+    out, _ = run(capsys, model[0], text, "--max-new-tokens", 5, "--beam", 2, "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert [row["source"] for row in rows] == LINES
     best = alone(model[1], tokenizer, LINES[3], beams=2)
@@ -95,27 +95,27 @@ def test_json_says_everything(capsys, model, tokenizer, text) -> None:
 
 def test_standard_input_and_windows(capsys, model, text, monkeypatch) -> None:
     """A file longer than a window gives the same lines; so does stdin."""
-    expected, _ = run(capsys, model[0], text, "--max-tokens", 5)
+    expected, _ = run(capsys, model[0], text, "--max-new-tokens", 5)
     monkeypatch.setattr(job, "WINDOW", 3)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.read_bytes())))
-    assert run(capsys, model[0], "-", "--max-tokens", 5)[0] == expected
+    assert run(capsys, model[0], "-", "--max-new-tokens", 5)[0] == expected
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.read_bytes().removesuffix(b"\n"))))
-    assert run(capsys, model[0], "--max-tokens", 5)[0] == expected
+    assert run(capsys, model[0], "--max-new-tokens", 5)[0] == expected
 
 
 def test_a_prefix_stands_before_each_line(capsys, model, tokenizer, text) -> None:
-    out, _ = run(capsys, model[0], text, "--max-tokens", 5, "--prefix", "say: ")
+    out, _ = run(capsys, model[0], text, "--max-new-tokens", 5, "--prefix", "say: ")
     assert out.split("\n")[1] == alone(model[1], tokenizer, "say: a dog").text
     assert out.split("\n")[2] == ""
 
 
 def test_what_was_cut_short_is_said(capsys, model, text) -> None:
-    rows, err = run(capsys, model[0], text, "--max-tokens", 2, "--json")
-    short = sum(json.loads(row)["finish"] == "max_tokens" for row in rows.splitlines())
+    rows, err = run(capsys, model[0], text, "--max-new-tokens", 2, "--json")
+    short = sum(json.loads(row)["finish"] == "max_new_tokens" for row in rows.splitlines())
     # The last token of a text that reached its limit is forced to be its end, which is no end of the model's choice.
     assert short > 0 and f"; {short} not ended after 2 tokens" in err
     assert all(json.loads(row)["tokens"][-1:] in ([], [0]) for row in rows.splitlines())
-    rows, err = run(capsys, model[0], text, "--max-tokens", 999, "--json")
+    rows, err = run(capsys, model[0], text, "--max-new-tokens", 999, "--json")
     assert all(len(json.loads(row)["tokens"]) <= 30 for row in rows.splitlines())
 
 
@@ -124,10 +124,10 @@ def test_a_line_that_is_too_long(capsys, model, tokenizer, tmp_path: Path) -> No
     path.write_text("a dog\n" + "the dog " * 31 + "\n")
     assert main(["translate", str(model[0]), str(path)]) == 2
     assert "line 2 of" in (err := capsys.readouterr().err) and "the model reads 31" in err and "--cut" in err
-    out, err = run(capsys, model[0], path, "--cut", "--max-tokens", 5)
+    out, err = run(capsys, model[0], path, "--cut", "--max-new-tokens", 5)
     assert "2 lines" in err and "; 1 cut to the 31 tokens that the model reads\n" in err
     tokens = tokenizer.encode("the dog " * 31)
-    request = Request(prompt=(*tokens[:30], 0), max_tokens=5)
+    request = Request(prompt=(*tokens[:30], 0), max_new_tokens=5)
     assert out.split("\n")[1] == generate(model[1], [request], tokenizer=tokenizer)[0].text
 
 
@@ -135,14 +135,14 @@ def test_a_line_break_of_the_model_is_no_new_line(capsys, model, tmp_path: Path,
     monkeypatch.setattr(Tokenizer, "decode", lambda self, tokens, special=False: "one\ntwo" if len(tokens) else "")
     path = tmp_path / "text.txt"
     path.write_text("a dog\nmat\n")
-    assert run(capsys, model[0], path, "--max-tokens", 7)[0].count("\n") == 2
+    assert run(capsys, model[0], path, "--max-new-tokens", 7)[0].count("\n") == 2
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--beam", "0"], "--beam is at least 1, not 0"),
-        (["--max-tokens", "0"], "--max-tokens is at least 1, not 0"),
+        (["--max-new-tokens", "0"], "--max-new-tokens is at least 1, not 0"),
         (["--batch", "0"], "--batch is at least 1, not 0"),
         (["--prefix", "\udcff"], "--prefix is not UTF-8 text"),
     ],
@@ -159,19 +159,19 @@ def unread(*_: object, **__: object) -> None:
 def test_a_single_line_is_singular(capsys, model, tmp_path: Path) -> None:
     path = tmp_path / "one.txt"
     path.write_text("a dog\n")
-    assert "\n1 line" in (err := run(capsys, model[0], path, "--max-tokens", 1)[1]) and "1 lines" not in err
+    assert "\n1 line" in (err := run(capsys, model[0], path, "--max-new-tokens", 1)[1]) and "1 lines" not in err
     assert "after 1 token or" in err
 
 
 def test_broken_weights_name_the_line(capsys, model, tokenizer, tmp_path: Path) -> None:
-    torn = fresh(model[1].config.model_copy(update={"tied": False, "family": "headway"}), std=0.4, seed=7)
+    torn = fresh(model[1].config.model_copy(update={"tied": False, "family": "headway"}), std=0.4, seed=3)
     with torch.no_grad():
         torn.tokens.weight[tokenizer.encode("mat")[0]] = float("nan")
     headway.save(torn, tmp_path / "torn", tokenizer=tokenizer)
     path = tmp_path / "text.txt"
     path.write_text("a dog\nthe cat sat\nmat\nthe dog\n")
     for search in ([], ["--beam", "2"]):
-        assert main(["translate", str(tmp_path / "torn"), str(path), "--max-tokens", "3", *search]) == 2
+        assert main(["translate", str(tmp_path / "torn"), str(path), "--max-new-tokens", "3", *search]) == 2
         assert f"the model's largest logit for line 3 of {path} is nan" in capsys.readouterr().err
 
 
@@ -225,9 +225,9 @@ def test_padding_is_never_looked_at(capsys, model, tokenizer, text, tmp_path: Pa
     config = model[1].config
     poisoned = fresh(config.model_copy(update={"special": Special(end=(0,), pad=2, start=3)}), std=0.4, seed=5)
     headway.save(poisoned, tmp_path / "clean", tokenizer=tokenizer)
-    expected, _ = run(capsys, tmp_path / "clean", text, "--max-tokens", 5)
+    expected, _ = run(capsys, tmp_path / "clean", text, "--max-new-tokens", 5)
     with torch.no_grad():
         poisoned.tokens.weight[2] = float("nan")
         poisoned.head_bias[0, 2] = float("nan")
     headway.save(poisoned, tmp_path / "poisoned", tokenizer=tokenizer)
-    assert run(capsys, tmp_path / "poisoned", text, "--max-tokens", 5)[0] == expected
+    assert run(capsys, tmp_path / "poisoned", text, "--max-new-tokens", 5)[0] == expected

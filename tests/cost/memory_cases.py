@@ -29,13 +29,13 @@ from headway.presets.bert import bert
 from headway.presets.seeds import bare_block, ttic_layer, udl_channels
 from headway.presets.seq2seq import bart, marian, t5
 from headway.presets.vision import vit
-from headway.train.found import Found
-from headway.train.objectives.classify import classify
-from headway.train.objectives.embed import embed
-from headway.train.objectives.images import images
-from headway.train.objectives.language import language
-from headway.train.objectives.masked import masked
-from headway.train.objectives.seq2seq import seq2seq
+from headway.training.found import Found
+from headway.training.objectives.classify import classify
+from headway.training.objectives.embed import embed
+from headway.training.objectives.images import images
+from headway.training.objectives.language import language
+from headway.training.objectives.masked import masked
+from headway.training.objectives.seq2seq import seq2seq
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def stacked(attention: dict[str, Any], **rest: Any) -> VectorsConfig:
 
 
 def smaller(config: Any, **changed: Any) -> Any:
-    return config.model_copy(update=changed)
+    return config.replace(**changed)
 
 
 def _windows(window: int) -> VisionConfig:

@@ -14,10 +14,10 @@ from headway.cost.executed import counter
 from headway.cost.inputs import real_inputs
 from headway.cost.part import backward, forward, lines
 from headway.cost.setting import Setting
-from headway.models import fresh
 from headway.ops.mask import Mask, causal, packed, padding, window
 from headway.ops.mask.pairs import Pairs
 from tests.cost.tiny import MODELS, VOCABULARY, language
+from tests.fresh import fresh
 
 LONG = 401  # tokens: more than 2^17 pairs, so that tiles are planned
 KINDS: dict[str, Frozen] = {

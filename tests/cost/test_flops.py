@@ -13,9 +13,9 @@ from headway.cost.inputs import real_inputs
 from headway.cost.part import backward, forward, parameters
 from headway.cost.plain import plain
 from headway.cost.setting import Setting
-from headway.models import fresh
 from headway.models import parameters as counted
 from tests.cost.tiny import MODELS, THOROUGH
+from tests.fresh import fresh
 
 # `pytest --hypothesis-profile=thorough` takes every model at both sizes, else each has one of them.
 SETTINGS = {"short": Setting(batch=2, length=5, source=7), "long": Setting(batch=3, length=11, source=4)}

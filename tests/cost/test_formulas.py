@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jaxtyping
 import pytest
 import sympy
 
@@ -19,11 +20,17 @@ from tests.cost.tiny import MODELS, language
 B, C, D, H, N, h, K, L = sympy.symbols("B C D H N h K L", integer=True, positive=True)
 
 
+@pytest.fixture(autouse=True)
+def _letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Properties of configurations promise whole numbers: in letters they are used as a user would, unchecked."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
 def lettered(**more: Any) -> AttentionConfig:
     """One head (or H of D / H each) of the width D, without output projection."""
     plain = AttentionConfig(width=8, heads=1, project=False, scale=1.0)
     sizes = {"width": D, "source_width": D, "head_width": D, "value_width": D, "output_width": D} | more
-    return plain.model_copy(update=sizes)
+    return plain.unchecked(**sizes)
 
 
 def test_the_bare_block() -> None:
@@ -34,11 +41,9 @@ def test_the_bare_block() -> None:
         order="none",
         residual=False,
     )
-    wide = block.model_copy(
-        update={"attention": lettered(), "feedforward": FeedForwardConfig(hidden=9).model_copy(update={"hidden": h})}
-    )
+    wide = block.unchecked(attention=lettered(), feedforward=FeedForwardConfig(hidden=9).unchecked(hidden=h))
     config = VectorsConfig(stack=StackConfig(block=block, layers=1))
-    config = config.model_copy(update={"stack": config.stack.model_copy(update={"block": wide})})
+    config = config.unchecked(stack=config.stack.unchecked(block=wide))
     found = forward(price_tree(config, Setting(batch=B, length=C))).dense
     assert sympy.expand(found - B * (3 * C * D**2 + 2 * C**2 * D + 2 * C * D * h)) == 0
 

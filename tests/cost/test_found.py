@@ -27,10 +27,10 @@ from headway.cost.part import depth, forward
 from headway.cost.plain import plain
 from headway.cost.setting import Setting
 from headway.cost.trace import trace
-from headway.models import fresh
-from headway.nn.norm import BatchNorm
+from headway.nn.layers import BatchNorm
 from headway.steps import COUNTINGS
 from tests.cost.tiny import MODELS, language
+from tests.fresh import fresh
 
 
 def vectors(norm: str = "layer", **attention: Any) -> VectorsConfig:

@@ -87,6 +87,6 @@ def test_one_head_is_as_wide_as_the_model() -> None:
     found = {line.path.split(".")[-1]: line.operation.forward.dense
              for line in merged(lines(in_letters(MODELS["bare"], letters)))}  # fmt: skip
     B, L, D, F = (symbol(name) for name in "BLDF")
-    assert found["query"] == B * L * D**2
+    assert found["qkv"] == 3 * B * L * D**2
     assert found["core"] == 2 * B * L**2 * D
     assert found["up"] == B * L * D * F

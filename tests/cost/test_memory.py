@@ -7,20 +7,20 @@ import pytest
 import torch
 
 from headway.config import Linear, Local
-from headway.cost.memory import Memory, memory_of, peak
+from headway.cost.memory import Memory, memory_of, peak, traced
 from headway.cost.memory.cache import cache_bytes
 from headway.cost.memory.fit import _searched, largest, read_bytes
-from headway.cost.memory.tape import Tape
-from headway.cost.memory.walk import entries_of
+from headway.cost.memory.traced import entries_of
 from headway.cost.setting import Setting
-from headway.models import count, fresh
-from headway.nn.block import BlockState
+from headway.models import count
+from headway.nn.cache import BlockCache
 from headway.presets import preset
 from tests.cost.memory_cases import CASES, gpt, ints, llama
+from tests.fresh import fresh
 
 
-def held(states: list[BlockState]) -> int:
-    return sum(one.nbytes for state in states for one in (state.own, state.cross) if one is not None)
+def held(caches: list[BlockCache]) -> int:
+    return sum(one.nbytes for cache in caches for one in cache.parts)
 
 
 CACHED: dict[str, Any] = {
@@ -39,7 +39,7 @@ def test_cache_is_exact(name: str, dtype: str) -> None:
     session.read(text[:, :11])
     for at in range(11, 17):
         session.read(text[:, at : at + 1])
-    assert cache_bytes(config, setting, 17, 13) == held(session._states)
+    assert cache_bytes(config, setting, 17, 13) == held(session.caches)
 
 
 def test_cache_of_a_source_is_exact() -> None:
@@ -47,7 +47,7 @@ def test_cache_of_a_source_is_exact() -> None:
     source, setting = case.inputs["source"], replace(case.setting, length=7)
     session = fresh(case.config).session(source, capacity=7)
     session.read(case.inputs["target"][:, :7])
-    assert cache_bytes(case.config, setting, 7, 7) == held(session._states)
+    assert cache_bytes(case.config, setting, 7, 7) == held(session.caches)
 
 
 @pytest.mark.parametrize("name", ["words", "classes", "sentence", "bart", "t5", "one way", "deit", "davit", "additive"])
@@ -77,7 +77,7 @@ def test_half_precision_keeps_copies() -> None:
 
 def test_a_large_preset_is_priced_without_it() -> None:
     whole: Any = preset("llama2-70b")
-    config = whole.model_copy(update={"stack": whole.stack.model_copy(update={"layers": 1})})
+    config = whole.replace("stack", layers=1)
     found = peak(config, Setting(length=1024, dtype="bfloat16"), "forward")
     assert found > 2 * entries_of(config) > 2 * 32000 * 8192 * 2
 
@@ -93,7 +93,8 @@ def test_one_more_does_not_fit(what: str, phase: str, memory: int) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 7, 64, 99, 100])
 def test_search_is_exact(limit: int) -> None:
-    assert _searched(lambda count: count <= limit, 100) == limit
+    assert _searched(lambda count: count, limit, 100) == limit
+    assert _searched(lambda count: count**3 // 7, limit**3 // 7, 100) >= limit
 
 
 def test_length_ends_with_the_table_of_positions() -> None:
@@ -143,12 +144,19 @@ def test_sizes_are_whole_numbers() -> None:
         memory_of(gpt(), Setting(batch=0))
 
 
-def test_a_tape_forgets_what_nobody_holds() -> None:
-    tape = Tape(learning=True)
-    weight, x = tape.leaf(6, 4), tape.new(10, 4)
-    y = tape.op((x, weight), 20, keeps=(x,))
-    del x
-    assert (tape.live, tape.saved) == (120, 40)
-    tape.backward(tape.op((y,), 1, keeps=(y,)))
-    del y
-    assert tape.live == 24 and tape.leaves[0].bytes == 24
+@pytest.mark.parametrize("name", ["gpt dropout", "llama", "words", "marian", "t5", "vit"])
+@pytest.mark.parametrize("how", [{}, {"learning": True}, {"learning": True, "forgets": True}], ids=str)
+def test_deep_stacks_follow_from_shallow_ones(name: str, how: dict[str, bool]) -> None:
+    """Two and three blocks say what seven take, to the byte."""
+    case = CASES[name]()
+    stacks = {n: s.replace(layers=7) for n in ("stack", "encoder", "decoder") if (s := getattr(case.config, n, None))}
+    deep = case.config.replace(**stacks)
+    whole = traced._walk_of(traced._run(deep, case.setting, how.get("learning", False), how.get("forgets", False)))
+    assert traced.walked(deep, case.setting, **how) == whole
+
+
+def test_stacks_that_alternate() -> None:
+    near = gpt(attention={"mechanism": Local(window=5)}).stack.block
+    config = gpt(layers=1).replace("stack", layers=11, alternates=(near, near))
+    whole = traced._walk_of(traced._run(config, Setting(batch=2, length=61), True, False))
+    assert traced.walked(config, Setting(batch=2, length=61), learning=True) == whole

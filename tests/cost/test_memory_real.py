@@ -13,16 +13,19 @@ from torch import Tensor, nn
 from headway.config.train import OptimConfig
 from headway.cost.memory.measured import MeasuredMemory, measured, replayed
 from headway.cost.memory.optimiser import optimiser_state, update_bytes
-from headway.cost.memory.walk import walked
+from headway.cost.memory.traced import walked
 from headway.cost.setting import Setting
-from headway.models import fresh
 from headway.models.davit import GridBlock
-from headway.ops.attention.fused import trusted
-from headway.train.learner import Learner, forget_activations, total
-from headway.train.optim import Optimizer
+from headway.nn.checkpoint import forget_activations
+from headway.ops.attention.kernels.sdpa import trusted
+from headway.training.learner import Learner, total
+from headway.training.optim import Optimizer
 from tests.cost.memory_cases import CASES, Case
+from tests.fresh import fresh
 
 SAVED, PEAK = 0.01, 0.05  # how far prediction and measurement may be apart
+# What oneDNN may take inside of a product in half precision: how much differs from processor to processor.
+SCRATCH = 2**16
 THOROUGH = settings().max_examples > 100  # pytest --hypothesis-profile=thorough looks at every case
 RARE = {
     "gpt post", "gpt batch norm", "llama neighbours", "llama part", "llama medium", "large softcap", "local dilated",
@@ -75,16 +78,16 @@ def real_of(case: Case, *, dtype: str = "float32", checkpointing: bool = False) 
 
 def compare(case: Case, real: MeasuredMemory, *, dtype: str = "float32") -> None:
     """Without what is there before: weights, the optimiser's state, the batch."""
-    setting = replace(case.setting, dtype=dtype)
+    setting, slack = replace(case.setting, dtype=dtype), SCRATCH if dtype == "bfloat16" else 0
     still, taught = walked(case.config, setting), walked(case.config, setting, learning=True)
     step = max(taught.peak, update_bytes(case.config, setting, "adamw"))
     assert near(taught.saved, real.saved, SAVED), (taught.saved, real.saved)
-    assert near(still.peak, real.peak_forward, PEAK), (still.peak, real.peak_forward)
-    assert near(step, real.peak_step, PEAK), (step, real.peak_step)
+    assert near(still.peak, real.peak_forward, PEAK, slack), (still.peak, real.peak_forward)
+    assert near(step, real.peak_step, PEAK, slack), (step, real.peak_step)
 
 
-def near(found: int, real: int, share: float) -> bool:
-    return abs(found - real) <= share * real
+def near(found: int, real: int, share: float, slack: int = 0) -> bool:
+    return abs(found - real) <= share * real + slack
 
 
 @pytest.fixture(autouse=True)
@@ -124,8 +127,7 @@ def test_blocks_computed_again(name: str) -> None:
     real, again = real_of(case, checkpointing=True), walked(case.config, case.setting, learning=True, forgets=True)
     real.step()
     kept, peak = replayed(real.loss)[1], replayed(real.step)[0]
-    found = again.saved + again.aside - again.inputs
-    assert near(found, kept, 2 * SAVED), (found, kept)  # positions and masks of a few bytes each are in use, too
+    assert near(again.kept, kept, 2 * SAVED), (again.kept, kept)  # positions and masks of a few bytes each are in use
     assert near(again.peak, peak, PEAK), (again.peak, peak)
     assert again.saved < walked(case.config, case.setting, learning=True).saved
 

@@ -13,10 +13,11 @@ from headway.cost.asked import fixed_length
 from headway.cost.price import drafted
 from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
-from headway.models import fresh, on_meta
+from headway.models import on_meta
 from headway.presets import names, preset
 from headway.presets.gpt2 import gpt2
 from tests.cost.tiny import MODELS
+from tests.fresh import fresh
 
 GPT = gpt2(width=15, layers=2, heads=3, hidden=22, vocabulary=13, length=31)
 
@@ -56,6 +57,7 @@ def test_a_target_by_name_by_configuration_by_model_and_from_disk(tmp_path: Path
     wanted = headway.price(GPT, batch=2, length=7)
     model = fresh(GPT)
     headway.save(model, tmp_path / "run" / "model")
+    (tmp_path / "run" / "config.yaml").write_text("seed: 0\n")
     here = f"{__name__}:configured"
     for target in (model, on_meta(GPT), tmp_path / "run" / "model", str(tmp_path / "run"), here):
         sheet = draft(target, batch=2, length=7)

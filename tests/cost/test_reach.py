@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -24,6 +25,7 @@ from headway.config import (
     Seq2SeqConfig,
     Softmax,
     Spatial,
+    Spec,
     StackConfig,
     VisionConfig,
 )
@@ -32,6 +34,7 @@ from headway.cost.reach import sets as reach_sets
 from headway.cost.reach.models import Texts, layers_of
 from headway.cost.reach.selected import selected_layers
 from headway.cost.reach.sets import Axis, Boxes, Table
+from headway.ops.attention import MECHANISMS
 from headway.ops.mask import allowed, packed, padding
 from headway.presets import preset
 
@@ -265,10 +268,16 @@ def test_selected_positions_of_a_long_text() -> None:
     assert reach(both, 101, source=4099).full_from == 1
 
 
-def test_what_cannot_be_known_or_counted() -> None:
-    class Own(Frozen):
-        """A mechanism of one's own."""
+class Own(Spec):
+    """A mechanism of one's own, whose pattern nobody said."""
 
+    kind: Literal["tests.cost.test_reach:OWN"] = "tests.cost.test_reach:OWN"
+
+
+OWN = replace(MECHANISMS["softmax"], name="own", spec=Own, pattern=None)
+
+
+def test_what_cannot_be_known_or_counted() -> None:
     with pytest.raises(ValueError, match="known to its author alone"):
         reach(language(Own()), 5)
     with pytest.raises(ValueError, match="length is a whole number from 1, not L"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Seq2SeqConfig, StackConfig
 from headway.cost.reach import argmax_bound, reach
 from headway.cost.reach.argmax import attained, attaining, circle
-from headway.nn.block import Context
+from headway.nn.context import Context
 from headway.ops.mask import causal
 
 SIZES = [(1, 5, 37), (1, 1, 5), (2, 3, 29), (3, 2, 17), (5, 2, 37), (2, 5, 251), (7, 1, 11)]

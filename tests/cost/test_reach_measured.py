@@ -30,8 +30,8 @@ from headway.config import (
 from headway.cost.reach import reach
 from headway.cost.reach.measured import measured, measured_layers
 from headway.cost.reach.models import Texts, layers_of
-from headway.models import fresh
 from headway.ops.mask import Mask, allowed, dilated, packed, padding
+from tests.fresh import fresh
 
 GRID = (3, 5)
 MECHANISMS: dict[str, Frozen] = {

@@ -24,7 +24,7 @@ from headway.cost.time import (
 from headway.cost.time.kernels import PHASES, Held
 from headway.cost.time.rates import Grid
 from headway.ops.activation import activation_price
-from headway.ops.attention.price import PLAIN, softmax_operation
+from headway.ops.attention.cost import Workload, softmax_operation
 from headway.ops.linear import linear_price
 from headway.ops.loss import loss_price
 from headway.ops.mask.pairs import Pairs
@@ -38,7 +38,8 @@ PRODUCT = Line("feedforward.up", 2, 2, linear_price(3, 5, 7, bias=True))
 
 
 def attention(length: int, heads: int = 3, width: int = 5) -> Operation:
-    return softmax_operation(Sizes(1, heads, heads, length, length, width, width), None, Pairs.of(length), PLAIN)
+    sizes = Sizes(1, heads, heads, length, length, width, width)
+    return softmax_operation(Workload(sizes, None, Pairs.of(length)))
 
 
 def layer(length: int, width: int, heads: int = 1) -> Iterator[Line]:
@@ -207,7 +208,7 @@ def test_bound_by_the_ridge() -> None:
 
 def test_groups_are_the_parts_of_a_model() -> None:
     found = {line.path: group(line) for line in lines(price_tree(preset("t5-small"), Setting(length=5, training=True)))}
-    assert found["encoder.blocks.attention.query"] == PROJECTIONS
+    assert found["encoder.blocks.attention.qkv"] == PROJECTIONS
     assert found["decoder.blocks.cross.out"] == PROJECTIONS
     assert found["decoder.blocks.cross.core"] == SCORES
     assert found["decoder.blocks.feedforward.down"] == "feed-forward"

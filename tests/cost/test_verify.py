@@ -6,8 +6,8 @@ from torch import nn
 
 import headway
 from headway.cost.verify import Check, verify
-from headway.models import fresh
 from tests.cost.tiny import MODELS, language
+from tests.fresh import fresh
 
 EXACT = {"parameters", "FLOPs", "positions"}
 

@@ -12,6 +12,7 @@ from headway.config import (
     LanguageConfig,
     Linear,
     Local,
+    Relative,
     Rotary,
     Softmax,
     Spatial,
@@ -19,7 +20,7 @@ from headway.config import (
 )
 from headway.config.recurrent import RecurrentConfig
 from headway.config.sentence import DenseConfig, SentenceConfig
-from headway.config.seq2seq import RelativeConfig, Seq2SeqConfig
+from headway.config.seq2seq import Seq2SeqConfig
 from headway.config.vectors import VectorsConfig
 from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
@@ -41,7 +42,7 @@ def language(mechanism: Frozen | None = None, **attention: Any) -> LanguageConfi
     return LanguageConfig(vocabulary=VOCABULARY, length=64, stack=stack, tied=False)
 
 
-def _stack(*, cross: bool = False, norm: str = "layer") -> StackConfig:
+def _stack(*, cross: bool = False, norm: str = "layer", bias: Relative | None = None) -> StackConfig:
     def attention(**more: Any) -> AttentionConfig:
         return AttentionConfig(width=10, heads=2, bias=norm == "layer", output_bias=norm == "layer", **more)
 
@@ -52,7 +53,7 @@ def _stack(*, cross: bool = False, norm: str = "layer") -> StackConfig:
         norm=norm,
         dropout=0.1,
     )
-    return StackConfig(block=block, layers=2 + cross, final_norm=True)
+    return StackConfig(block=block, layers=2 + cross, final_norm=True, bias=bias)
 
 
 def bert_tiny(**heads: Any) -> Frozen:
@@ -80,8 +81,8 @@ MODELS: dict[str, Frozen] = {
         embedding_scale=3.0, embedding_norm=True, head_bias=True,
     ),
     "t5": Seq2SeqConfig(
-        vocabulary=VOCABULARY, target_vocabulary=11, encoder=_stack(norm="rms"),
-        decoder=_stack(cross=True, norm="rms"), relative=RelativeConfig(), tied=False, head_scale=0.5,
+        vocabulary=VOCABULARY, target_vocabulary=11, encoder=_stack(norm="rms", bias=Relative()),
+        decoder=_stack(cross=True, norm="rms", bias=Relative()), tied=False, head_scale=0.5,
     ),
     "recurrent": RecurrentConfig(source_vocabulary=11, vocabulary=VOCABULARY, width=6, hidden=10),
     "one-way": RecurrentConfig(source_vocabulary=11, vocabulary=VOCABULARY, width=6, hidden=10, bidirectional=False),

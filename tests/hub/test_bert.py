@@ -12,10 +12,12 @@ from torch import Tensor
 
 import headway
 from headway.config import Rotary
-from headway.hub.bert import canonical, read, write
-from headway.models import fresh
-from headway.models.masked import Masked
+from headway.config.masked import MaskedConfig
+from headway.hub.checks import check_written
+from headway.hub.families.bert import FAMILY, canonical, read, write
+from headway.models.encoder import Masked
 from headway.presets.bert import bert
+from tests.fresh import fresh
 
 SIZES: dict[str, Any] = dict(width=22, heads=2, layers=2, hidden=7, vocabulary=19, length=13, types=3)
 EVERY_HEAD: dict[str, Any] = dict(words=True, adjacent=True)
@@ -176,6 +178,10 @@ def test_a_bare_model_does_not_care_whether_a_head_would_be_tied(tmp_path: Path)
     headway.load(tmp_path)
 
 
+def written(config: MaskedConfig) -> None:
+    check_written(FAMILY, config.family, config, write(config))
+
+
 def test_a_model_that_the_layout_cannot_hold_is_not_written() -> None:
     good = bert(**SIZES)
     block, attention = good.stack.block, good.stack.block.attention
@@ -187,8 +193,8 @@ def test_a_model_that_the_layout_cannot_hold_is_not_written() -> None:
         block.model_copy(update=dict(attention=attention.model_copy(update=dict(scale=1.0)))),
     ):
         stack = good.stack.model_copy(update=dict(block=changed))
-        with pytest.raises(ValueError, match="save it with family='headway'"):
-            write(good.model_copy(update=dict(stack=stack)))
+        with pytest.raises(ValueError, match="save it with layout='headway'"):
+            written(good.model_copy(update=dict(stack=stack)))
 
 
 @pytest.mark.parametrize("heads", [dict(inverted=True), dict(inference=3, inference_labels=("yes", "no", "perhaps"))])
@@ -199,10 +205,8 @@ def test_heads_that_berts_layout_does_not_know_are_kept_in_our_own(heads: dict[s
     assert found.config == model.config and found.state_dict().keys() == model.state_dict().keys()
     for name, value in model.state_dict().items():
         assert torch.equal(value, found.state_dict()[name])
-    with pytest.raises(
-        ValueError, match="adjacency and classes, and this model differs; save it with family='headway'"
-    ):
-        write(model.config.model_copy(update=dict(family="bert")))
+    with pytest.raises(ValueError, match=r"the layout of bert has no word for (inverted=True|inference=3)"):
+        written(model.config.model_copy(update=dict(family="bert")))
 
 
 def test_in_our_own_layout_every_head_survives(tmp_path: Path) -> None:

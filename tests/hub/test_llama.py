@@ -11,11 +11,14 @@ from safetensors.torch import load_file, save_file
 import headway
 from headway.config import LanguageConfig, Linear, Local, Rotary, Softmax, Special
 from headway.config.layers import LinearScaling, Llama3Scaling, YarnScaling
-from headway.hub.llama import FAMILY, read, read_window, table, write
-from headway.hub.rotary import read_rotary, write_rotary
+from headway.hub.checks import check_written
+from headway.hub.families.llama import FAMILY, read, read_window, table, write
+from headway.hub.families.rotary import read_rotary, write_rotary
+from headway.hub.parts import parts_of
 from headway.hub.table import Entry
-from headway.models import fresh, on_meta
+from headway.models import on_meta
 from headway.presets.llama import llama
+from tests.fresh import fresh
 
 SIZES = dict(
     vocab_size=53, hidden_size=42, intermediate_size=29, num_hidden_layers=2, num_attention_heads=3,
@@ -252,7 +255,7 @@ def changed(config: LanguageConfig, part: str, **update: Any) -> LanguageConfig:
 )
 def test_what_the_layout_has_no_word_for_is_not_saved(config: LanguageConfig, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        write(config)
+        check_written(FAMILY, config.family, config, write(config))
 
 
 def test_dropout_does_not_stand_in_the_way() -> None:
@@ -268,7 +271,7 @@ def test_the_table_names_every_parameter_once(tied: bool, bias: bool) -> None:
     config = small(tied=tied, bias=bias, output_bias=bias, hidden_bias=bias)
     rows = table(config)
     ours = [row.ours for row in rows if isinstance(row, Entry)]
-    assert sorted(ours) == sorted(dict(on_meta(config).named_parameters()))
+    assert sorted(ours) == sorted(parts_of(on_meta(config)))
     assert len({row.theirs for row in rows}) == len(rows) == 2 + 2 * (9 + 7 * bias) + 1
 
 

@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 import headway
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Linear, Special, StackConfig
 from headway.config.sentence import SentenceConfig
-from headway.models import count, fresh
+from headway.models import count
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
+from tests.fresh import fresh
 
 TINY = gpt2(width=22, layers=2, heads=2).model_copy(update={"vocabulary": 53, "length": 19})
 

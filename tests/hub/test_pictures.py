@@ -9,9 +9,9 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 
 import headway
 from headway.config.images import Images
-from headway.hub.pictures import images_of, images_of_timm, images_to, images_to_timm
-from headway.models import fresh
+from headway.hub.families.pictures import images_of, images_of_timm, images_to, images_to_timm
 from headway.presets.vision import PRESETS, vit
+from tests.fresh import fresh
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -94,7 +94,7 @@ def test_a_saved_model_carries_it(family: str, tmp_path: Path) -> None:
 
 def test_published_sizes_of_davit_keep_their_pictures(tmp_path: Path) -> None:
     """235 pixels, of which 224 are read: 95 %, rounded down."""
-    from headway.hub.davit import read, write
+    from headway.hub.families.davit import read, write
 
     for name in ("davit-tiny", "davit-base", "davit-base-fl"):
         config = PRESETS[name]()

@@ -10,9 +10,10 @@ import headway
 from headway.config.recurrent import RecurrentConfig
 from headway.config.sentence import DenseConfig, SentenceConfig
 from headway.hub.target import Directory, Function, Preset, built, directory, hidden, resolve
-from headway.models import fresh, parameters
+from headway.models import parameters
 from headway.presets import names, preset
 from headway.presets.bert import bert
+from tests.fresh import fresh
 
 CONFIG = RecurrentConfig(source_vocabulary=7, vocabulary=11, width=3, hidden=5)
 
@@ -69,7 +70,7 @@ def test_a_sentence_encoder_says_its_steps(dense: DenseConfig | None, tmp_path: 
 def test_home_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     saved(tmp_path / "m")
-    assert directory("~/m") == tmp_path / "m"
+    assert directory("~/m").path == tmp_path / "m"
     with pytest.raises(ValueError, match="~nobody-of-that-name/m does not exist"):
         resolve("~nobody-of-that-name/m")
 
@@ -79,17 +80,17 @@ UNKNOWN = {
     "bert_bse": r"neither a directory nor a preset \(did you mean bert-base\?\)",
     "preset:gtp2": r"there is no preset 'gtp2' \(did you mean gpt2\?\); `headway info` lists the presets",
     "preset:": "there is no preset ''",
-    "": "the target is empty: name a directory, a preset or package.module:function",
+    "": "the target is empty: name a directory, a run, a preset or package.module:function",
     " ": "the target is empty",
     "zzz": "'zzz' is neither a directory nor a preset; `headway info`",
     "./gpt2": "./gpt2 does not exist: a model is a directory with config.json and model.safetensors",
     "models/gpt2": "models/gpt2 does not exist",
-    "empty": "empty has no config.json, so nobody can say what its tensors mean",
+    "empty": "empty is neither a model \\(it has no config.json\\) nor a run \\(no config.yaml\\)",
     "file": "file is a file: a model is a directory",
     "no_such_module_at_all:make": "there is no module 'no_such_module_at_all', neither installed nor in",
     "no.such.module:make": "there is no module 'no.such.module'",
     "broken:make": "broken cannot be imported: No module named 'no_such_thing'",
-    "own:mak": r"own has no function 'mak' \(did you mean make\?\)",
+    "own:mak": r"own has no 'mak' \(did you mean make\?\)",
     "own:NUMBER": "own:NUMBER is a int, not a function",
 }
 OWN = """
@@ -133,7 +134,9 @@ def test_a_function_of_ones_own() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_weights_come_from_a_directory_alone() -> None:
-    with pytest.raises(ValueError, match="'gpt2' is a preset: sizes without weights; this command needs a directory"):
+    with pytest.raises(
+        ValueError, match="'gpt2' is a preset: sizes without weights; this command needs a run, or a directory"
+    ):
         directory("gpt2")
-    with pytest.raises(ValueError, match="'own:make' is a function; this command needs a directory"):
+    with pytest.raises(ValueError, match="'own:make' is a function; this command needs a run, or a directory"):
         directory("own:make")

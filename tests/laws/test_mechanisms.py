@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Literal
 
 import pytest
 import torch
@@ -11,10 +12,10 @@ from torch import Tensor
 from headway.audit.mechanisms.laws import CANNOT, LAWS, deviations, hold, refute
 from headway.audit.mechanisms.parts import outcome, visible
 from headway.audit.mechanisms.trials import BATCH, KEY_WIDTH, VALUE_WIDTH, Trial, trials
-from headway.config import Frozen, Linear, Spatial
-from headway.ops.attention import MECHANISMS
-from headway.ops.attention.call import Call, Mechanism
-from headway.ops.attention.explicit import average
+from headway.config import Linear, Spatial, Spec
+from headway.ops.attention import MECHANISMS, Call, Mechanism, record_of
+from headway.ops.attention.kernels.eager import average
+from headway.ops.attention.mechanism import all_pairs
 from headway.ops.mask.pairs import ALL
 from headway.ops.mask.positions import Window
 
@@ -99,14 +100,14 @@ def _windows_matter(call: Call) -> Tensor:
 
 
 def _grid_turned(call: Call) -> Tensor:
-    assert isinstance(call.options, Spatial)
-    turned = call.options.model_copy(update={"grid": call.options.grid[::-1]})
-    return MECHANISMS["spatial"].attend(replace(call, options=turned))
+    assert isinstance(call.spec, Spatial)
+    turned = call.spec.model_copy(update={"grid": call.spec.grid[::-1]})
+    return MECHANISMS["spatial"].attend(replace(call, spec=turned))
 
 
 def _chunks_matter(call: Call) -> Tensor:
-    assert isinstance(call.options, Linear)
-    return MECHANISMS["linear"].attend(call) * (1 + call.options.chunk / 1e6)
+    assert isinstance(call.spec, Linear)
+    return MECHANISMS["linear"].attend(call) * (1 + call.spec.chunk / 1e6)
 
 
 def _mixed(axis: int) -> Callable[[Call], Tensor]:
@@ -152,12 +153,14 @@ def test_a_nan_is_a_deviation() -> None:
 # A record of one's own is judged like the others.
 
 
-class Even(Frozen):
+class Even(Spec):
     """Every key that is seen counts the same."""
+
+    kind: Literal["tests.laws.test_mechanisms:EVEN"] = "tests.laws.test_mechanisms:EVEN"
 
 
 def _even_weights(call: Call, rows: slice, heads: slice) -> Tensor:
-    seen = visible(call).to(call.q.dtype)
+    seen = visible(record_of(call.spec), call).to(call.q.dtype)
     return (seen / seen.sum(-1, keepdim=True).clamp(min=1))[:, heads, rows]
 
 
@@ -165,12 +168,14 @@ def _even(call: Call) -> Tensor:
     return average(_even_weights(call, ALL, ALL), call.v) + 0 * call.q[..., :1].sum()
 
 
+EVEN = Mechanism("even", Even, _even, _even, _even_weights, SOFTMAX.operation, laws=frozenset(), pattern=all_pairs)
+
+
 def test_a_mechanism_of_ones_own_has_trials_and_laws() -> None:
-    even = Mechanism("even", Even, _even, _even, _even_weights, SOFTMAX.cost, laws=frozenset())
     for law in ("rows_sum", "weights_are_output", "masked_is_deleted", "keys_permute", "keys_shift", "causal"):
-        assert hold(even, LAWS[law], trials(even, 6)) <= LAWS[law].tolerance
+        assert hold(EVEN, LAWS[law], trials(EVEN, 6)) <= LAWS[law].tolerance
     # Zero times NaN is NaN, and this one never looked.
-    assert refute(even, LAWS["quarantine"], trials(even, 6)) is not None
+    assert refute(EVEN, LAWS["quarantine"], trials(EVEN, 6)) is not None
 
 
 # The trials themselves
@@ -179,7 +184,7 @@ def test_a_mechanism_of_ones_own_has_trials_and_laws() -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_trial_is_a_function_of_its_seed(mechanism: str) -> None:
     for one, other in zip(tried(mechanism)[:3], trials(mechanism, 3), strict=True):
-        assert one.call.options == other.call.options
+        assert one.call.spec == other.call.spec
         assert str(one.call.mask) == str(other.call.mask)
         first, second = (outcome(MECHANISMS[mechanism].attend, x.call) for x in (one, other))
         assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
@@ -196,7 +201,7 @@ def test_trials_are_various(mechanism: str) -> None:
         sizes = {BATCH, *call.q.shape[1:3], KEY_WIDTH, VALUE_WIDTH}
         assert len(sizes) == 5, "two sizes are the same, so a swapped axis could pass"
     if mechanism not in ("spatial", "channel"):
-        assert any(call.query_positions is not None for call in calls)
+        assert any(call.positions is not None for call in calls)
         assert any(call.q.shape[2] != call.k.shape[2] for call in calls) or mechanism == "local"
     if "three_forms" in CANNOT and mechanism not in ("linear", "channel"):
         assert any(call.bias is not None for call in calls)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from headway.audit.mechanisms.parts import outcome, ripple, visible
 from headway.config import Linear
-from headway.ops.attention import MECHANISMS, guard
-from headway.ops.attention.call import Call, build
+from headway.ops.attention import MECHANISMS, Call, record_of
+from headway.ops.attention.kernels import guard
 from headway.ops.mask import Mask, allowed, causal, padding, selected, window
+from tests.ops.attention.calls import build
 from tests.ops.attention.paths import force_tiles
 
 BATCH, HEADS, KV_HEADS, LENGTH, WIDTH = 2, 6, 3, 11, 7
@@ -28,6 +29,11 @@ OPTIONS: dict[str, dict] = {
     "channel": {},
     "additive": {},
 }
+
+
+def seen_by(call: Call) -> Tensor:
+    """Who may see whom, by the record of the call's own mechanism."""
+    return visible(record_of(call.spec), call)
 
 
 def _masks() -> dict[str, Mask]:
@@ -86,7 +92,7 @@ class Poisoned:
 
 
 def poison(call: Call, value: float, *, hidden_from_all: bool) -> Poisoned:
-    seen = visible(call)
+    seen = seen_by(call)
     gone = ~seen.any(2).any(1) if hidden_from_all else _partly(seen)
     rows = ~(seen & gone[:, None, None, :]).any(-1, keepdim=True)
     where = gone[:, None, :, None]
@@ -115,7 +121,7 @@ def compare(mechanism: str, case: Poisoned) -> None:
     for name, x, y in zip(("output", "output", "output with gradients", *"qkv"), before, after, strict=True):
         assert y.isfinite().all(), f"{name} is not finite"
         torch.testing.assert_close(y, x, atol=close, rtol=close)
-    unseen = ~visible(case.clean).any(2).any(1)[:, None, :, None]
+    unseen = ~seen_by(case.clean).any(2).any(1)[:, None, :, None]
     assert not (after[4] * unseen).any()
     assert not (after[5] * unseen).any()
 
@@ -133,7 +139,7 @@ def test_what_nobody_sees_arrives_nowhere(
 
 def test_declared_padding_needs_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody may see is zeroed once; one row after the other is for keys that some may see."""
-    monkeypatch.setattr(guard, "careful", None)
+    monkeypatch.setattr(guard, "careful_rows", None)
     for mechanism in ("softmax", "linear", "local", "additive"):
         call = make(mechanism, MASKS["right padding"], torch.float32)
         compare(mechanism, poison(call, NAN, hidden_from_all=True))
@@ -178,7 +184,7 @@ def test_a_huge_score_has_no_gradient_where_it_is_hidden() -> None:
 
 
 def test_a_feature_that_overflows_is_hidden_too() -> None:
-    call = replace(make("linear", causal(), torch.float64), options=Linear(feature=torch.exp))
+    call = replace(make("linear", causal(), torch.float64), spec=Linear(feature=torch.exp))
     compare("linear", poison(call, 1e3, hidden_from_all=False))
 
 
@@ -190,7 +196,7 @@ def test_rows_that_see_nothing_are_zero(
     if path == "tiles":
         force_tiles(monkeypatch)
     call = make(mechanism, MASKS[mask], dtype)
-    empty = ~visible(call).any(-1, keepdim=True)
+    empty = ~seen_by(call).any(-1, keepdim=True)
     out, q, k, v = outcome(MECHANISMS[mechanism].attend, call)
     assert all(x.isfinite().all() for x in (out, q, k, v))
     assert not (out * empty).any()
@@ -198,11 +204,11 @@ def test_rows_that_see_nothing_are_zero(
 
 
 def test_some_rows_do_see_nothing() -> None:
-    empty = {name: bool((~visible(make("softmax", mask, torch.float64)).any(-1)).any()) for name, mask in MASKS.items()}
+    empty = {name: bool((~seen_by(make("softmax", mask, torch.float64)).any(-1)).any()) for name, mask in MASKS.items()}
     assert empty["left padding"]
     assert empty["causal, left padding"]
     assert empty["table"]
-    partly = {name: bool(_partly(visible(make("softmax", mask, torch.float64))).any()) for name, mask in MASKS.items()}
+    partly = {name: bool(_partly(seen_by(make("softmax", mask, torch.float64))).any()) for name, mask in MASKS.items()}
     assert [name for name, some in partly.items() if not some] == ["right padding", "left padding"]
 
 
@@ -210,8 +216,8 @@ def test_some_rows_do_see_nothing() -> None:
 @EXTREMES
 def test_a_bad_key_arrives_where_it_is_seen(mechanism: str, mask: str, dtype: torch.dtype) -> None:
     call = make(mechanism, MASKS[mask], dtype)
-    gone = visible(call).any(2).any(1) & (torch.arange(LENGTH) == 5)
-    sees = (visible(call) & gone[:, None, None, :]).any(-1)
+    gone = seen_by(call).any(2).any(1) & (torch.arange(LENGTH) == 5)
+    sees = (seen_by(call) & gone[:, None, None, :]).any(-1)
     for name in ("k", "v"):
         x = getattr(call, name).masked_fill(gone[:, None, :, None], NAN)
         out = MECHANISMS[mechanism].attend(replace(call, **{name: x}))
@@ -234,7 +240,7 @@ def test_a_bad_query_spoils_its_own_row(mechanism: str, dtype: torch.dtype) -> N
         bad = torch.zeros(BATCH, HEADS, LENGTH, 1, dtype=torch.bool)
         bad[0, 1, 5] = True
         out = MECHANISMS[mechanism].attend(replace(call, q=call.q.masked_fill(bad, NAN)))
-        assert torch.equal(out.isnan().any(-1, keepdim=True), bad & visible(call).any(-1, keepdim=True))
+        assert torch.equal(out.isnan().any(-1, keepdim=True), bad & seen_by(call).any(-1, keepdim=True))
 
 
 def test_without_a_mask_nothing_bad_is_swallowed() -> None:

@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 from headway.config.vision import DaViTConfig
-from headway.models import count, fresh, make, on_meta
+from headway.hub.parts import parts_of
+from headway.models import count, make, on_meta
 from headway.models.davit import DaViT
 from headway.ops.attention import Call, record_of
+from headway.ops.attention.cost import Workload
+from tests.fresh import fresh
 
 # Grids of 7 x 11 and 4 x 6 in windows of 3 x 5, so that all of them are filled up.
 SIZES: dict[str, Any] = dict(depths=(1, 2), widths=(6, 14), heads=(3, 2), image=(26, 43), window=(3, 5), ratio=2.5)
@@ -38,8 +41,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 def projected(attention: Any, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    parts = (attention.query, attention.key, attention.value)
-    return tuple(x @ part.weight.detach().numpy().T + part.bias.detach().numpy() for part in parts)
+    parts = {name: part.numpy() for name, part in parts_of(attention).items()}
+    return tuple(x @ parts[f"{name}.weight"].T + parts[f"{name}.bias"] for name in ("query", "key", "value"))
 
 
 def out(attention: Any, x: np.ndarray) -> np.ndarray:
@@ -124,7 +127,7 @@ def test_the_price_of_both_kinds() -> None:
 
 
 def _price(call: Call) -> int:
-    return record_of(call).cost(call.sizes, call.mask, call.options, call.pairs).useful
+    return record_of(call.spec).operation(call.spec, Workload(call.sizes, call.mask, call.pairs)).forward.useful
 
 
 # Images of any size
@@ -184,7 +187,7 @@ def test_an_image_is_the_same_alone_and_in_a_batch() -> None:
 def test_without_classes_the_vector_comes_out() -> None:
     model = model_of(classes=0)
     images = images_for(model)
-    grid = model.read(images)
+    grid = model.hidden_states(images)
     assert grid.shape == (2, 14, 4, 6)
     assert torch.equal(model(images), model.norm(grid.mean((2, 3))))
     with pytest.raises(ValueError, match="no classifier: its configuration would need classes=2"):

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from headway.config import AttentionConfig
 from headway.config.masked import MaskedConfig
-from headway.models import fresh, on_meta
-from headway.models.masked import Masked, first_real
+from headway.models import on_meta
+from headway.models.encoder import Masked, first_real
 from headway.ops.mask import segments
 from headway.presets.bert import bert
+from tests.fresh import fresh
 
 SIZES: dict[str, Any] = dict(width=22, heads=2, layers=3, hidden=7, vocabulary=19, length=13, types=3, dropout=0.0)
 EVERY_HEAD: dict[str, Any] = dict(words=True, adjacent=True, inverted=True, inference=3, classes=5)
@@ -50,7 +51,7 @@ def test_the_embedding_and_the_heads_are_their_equations() -> None:
     tokens, types = torch.randint(0, 19, (2, 5)), torch.randint(0, 3, (2, 5))
     seen = {}
     model.stack.blocks[0].register_forward_hook(lambda _, given, __: seen.update(x=given[0]))
-    hidden = model.read(tokens, types=types)
+    hidden = model.hidden_states(tokens, types=types)
     w = dict(model.named_parameters())
     x = w["tokens.weight"][tokens] + w["positions.weight"][:5] + w["types.weight"][types]
     torch.testing.assert_close(seen["x"], F.layer_norm(x, (22,), w["norm.weight"], w["norm.bias"], eps=1e-12))
@@ -91,9 +92,9 @@ def test_padding_and_company_change_nothing(side: str) -> None:
     model = random()
     given = texts(model)
     (tokens, keep), (types, _) = (batch([text[part] for text in given], side) for part in (0, 1))
-    hidden = model.read(tokens, keep=keep, types=types)
+    hidden = model.hidden_states(tokens, keep=keep, types=types)
     for row, (own, own_types) in enumerate(given):
-        alone = model.read(own[None], types=own_types[None])
+        alone = model.hidden_states(own[None], types=own_types[None])
         torch.testing.assert_close(hidden[row][keep[row]], alone[0], rtol=0, atol=1e-12)
         for head in (model.pooled, model.adjacent, model.inverted, model.inference, model.classify):
             torch.testing.assert_close(head(hidden, keep)[row], head(alone)[0], rtol=0, atol=1e-12)
@@ -106,7 +107,7 @@ def test_nan_of_a_padding_token_reaches_neither_real_rows_nor_gradients(side: st
     with torch.no_grad():
         model.tokens.weight[0] = float("nan")
     tokens, keep = batch([tokens for tokens, _ in texts(model)], side)
-    hidden = model.read(tokens, keep=keep)
+    hidden = model.hidden_states(tokens, keep=keep)
     assert hidden[keep].isfinite().all()
     model.classify(hidden, keep).square().sum().backward()
     for name, parameter in model.named_parameters():
@@ -120,9 +121,9 @@ def test_packed_texts_are_as_if_alone() -> None:
     packed = torch.cat(given)[None]
     numbers = torch.cat([torch.full_like(text, number) for number, text in enumerate(given)])
     positions = torch.cat([torch.arange(len(text)) for text in given])[None]
-    hidden = model.read(packed, positions=positions, mask=segments(numbers))[0]
+    hidden = model.hidden_states(packed, positions=positions, mask=segments(numbers))[0]
     for number, text in enumerate(given):
-        torch.testing.assert_close(hidden[numbers == number], model.read(text[None])[0], rtol=0, atol=1e-12)
+        torch.testing.assert_close(hidden[numbers == number], model.hidden_states(text[None])[0], rtol=0, atol=1e-12)
 
 
 def test_the_pooler_reads_the_first_real_token() -> None:
@@ -135,15 +136,15 @@ def test_the_pooler_reads_the_first_real_token() -> None:
 def test_types_tell_sentences_apart_and_default_to_the_first() -> None:
     model, tokens = random(), torch.randint(0, 19, (2, 5))
     zero, one = torch.zeros(1, 5, dtype=torch.long), torch.ones(1, 5, dtype=torch.long)
-    assert torch.equal(model.read(tokens), model.read(tokens, types=zero))
-    assert not torch.allclose(model.read(tokens), model.read(tokens, types=one))
+    assert torch.equal(model.hidden_states(tokens), model.hidden_states(tokens, types=zero))
+    assert not torch.allclose(model.hidden_states(tokens), model.hidden_states(tokens, types=one))
 
 
 def test_it_looks_both_ways() -> None:
     model, tokens = random(), torch.randint(0, 18, (1, 5))
     changed = tokens.clone()
     changed[0, 4] += 1
-    assert (model.read(tokens)[0, 0] - model.read(changed)[0, 0]).abs().max() > 1e-6
+    assert (model.hidden_states(tokens)[0, 0] - model.hidden_states(changed)[0, 0]).abs().max() > 1e-6
 
 
 def test_dropout_acts_in_training_alone() -> None:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from headway.config import Special
 from headway.config.recurrent import RecurrentConfig
-from headway.models import count, fresh
-from headway.models.gated import Cell
-from headway.models.recurrent import Recurrent
-from headway.models.session import Session
+from headway.models import count
+from headway.models.recurrent import Cell, Recurrent
+from headway.models.sessions import Session
+from tests.fresh import fresh
 
 SOURCES, VOCABULARY, WIDTH, HIDDEN, KEY, OUTPUT = 11, 13, 3, 5, 7, 2
 B, L, M = 2, 4, 6

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headway.config.sentence import DenseConfig, SentenceConfig
-from headway.models import count, fresh
+from headway.models import count
 from headway.models.sentence import SentenceEncoder, batches
 from headway.presets.bert import bert
+from tests.fresh import fresh
 
 WIDTH, VOCABULARY, LENGTH = 14, 23, 17
 LENGTHS = (5, 2, 11, 2, 1, 5, 5, 13)
@@ -45,7 +46,7 @@ def alone(model: SentenceEncoder, text: list[int]) -> Tensor:
 def test_a_vector_is_its_equation(pooling: str, normalise: bool, dense: DenseConfig | None) -> None:
     model, text = random(pooling=pooling, normalise=normalise, dense=dense), texts()[2]
     with torch.no_grad():
-        hidden = model.encoder.read(torch.tensor([text]))[0]
+        hidden = model.encoder.hidden_states(torch.tensor([text]))[0]
         expected = {
             "cls": hidden[0],
             "mean": hidden.mean(0),

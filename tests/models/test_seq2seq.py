@@ -10,12 +10,12 @@ from torch import Tensor
 
 import headway
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Special, StackConfig
-from headway.config.seq2seq import Forced, RelativeConfig, Seq2SeqConfig
-from headway.models import count, fresh, make
-from headway.models.entrance import HalvedPositions
-from headway.models.seq2seq import Seq2Seq
-from headway.models.shared import Shared
+from headway.config.seq2seq import Forced, Seq2SeqConfig
+from headway.models import count, make
+from headway.models.seq2seq import HalvedPositions, Seq2Seq
 from headway.ops.bias import Relative
+from headway.ops.mask.pairs import Pairs
+from tests.fresh import fresh
 
 SOURCE, TARGET = 53, 47
 LENGTHS, TARGETS = [7, 11, 2], [5, 3, 13]
@@ -28,6 +28,7 @@ def config(**changes: Any) -> Seq2SeqConfig:
         feedforward=FeedForwardConfig(hidden=19),
         order=changes.pop("order", "pre"),
     )
+    bias = changes.pop("bias", None)
     decoder = BlockConfig(
         attention=AttentionConfig(width=22, heads=11, causal=True),
         cross=AttentionConfig(width=22, heads=2, source_width=14, output_bias=True),
@@ -38,8 +39,8 @@ def config(**changes: Any) -> Seq2SeqConfig:
         "vocabulary": SOURCE,
         "target_vocabulary": TARGET,
         "length": 17,
-        "encoder": StackConfig(block=encoder, layers=2, final_norm=True),
-        "decoder": StackConfig(block=decoder, layers=3, final_norm=True),
+        "encoder": StackConfig(block=encoder, layers=2, final_norm=True, bias=bias),
+        "decoder": StackConfig(block=decoder, layers=3, final_norm=True, bias=bias),
         "special": Special(end=(1,), pad=0, start=2),
     }
     return Seq2SeqConfig(**{**made, **changes})
@@ -49,7 +50,7 @@ KINDS = {
     "learned": dict(positions="learned", offset=3, embedding_norm=True, order="post"),
     "halves": dict(positions="halves", embedding_scale=3.7, tied=False, head_bias=True, head_scale=0.3),
     "sinusoidal": dict(positions="sinusoidal"),
-    "relative": dict(relative=RelativeConfig(buckets=6, max_distance=5), length=None),
+    "relative": dict(bias={"kind": "relative", "buckets": 6, "max_distance": 5}, length=None),
 }
 
 
@@ -185,7 +186,7 @@ def test_the_source_is_projected_once() -> None:
     model = of("learned")
     rows: list[int] = []
     for block in model.decoder.blocks:
-        block.cross.key.register_forward_hook(lambda module, inputs, output: rows.append(output.shape[1]))
+        block.cross.key_value.register_forward_hook(lambda module, inputs, output: rows.append(output.shape[1]))
     (source,) = texts(SOURCE, [11])
     session = model.session(source[None])
     assert rows == [11, 11, 11]
@@ -204,7 +205,7 @@ def test_a_session_refuses() -> None:
     with pytest.raises(ValueError, match="read something"):
         session.join(model.session(source))
     with pytest.raises(ValueError, match="attends to a source"):
-        model.read(torch.tensor([[2]]))
+        model.hidden_states(torch.tensor([[2]]))
 
 
 def test_tokens_outside_of_their_vocabulary_are_refused() -> None:
@@ -273,47 +274,33 @@ def _decoder() -> StackConfig:
 # The bias that layers share
 
 
-class Counted:
+class Counted(Relative):
     """A rule that counts how often it makes a table."""
 
-    def __init__(self, rule: Relative) -> None:
-        self.rule, self.made = rule, 0
+    made = 0
 
-    @property
-    def parameters(self) -> tuple[Tensor, ...]:
-        return self.rule.parameters
-
-    def table(self, parameters: tuple[Tensor, ...], query: Tensor, key: Tensor) -> Tensor:
-        self.made += 1
-        return self.rule.table(parameters, query, key)
+    def table(self, parameters: tuple[Tensor, ...], pairs: Pairs) -> Tensor:
+        Counted.made += 1
+        return super().table(parameters, pairs)
 
 
-def test_a_shared_bias_is_made_once_for_the_same_positions() -> None:
-    weight = torch.randn(6, 3)
-    counted = Counted(Relative(weight, max_distance=5))
-    shared, places = Shared(counted), torch.arange(7)[None]
-    expected = counted.rule.table((weight,), places, places)
-    for _ in range(3):
-        assert torch.equal(shared.table((weight,), places.clone(), places.clone()), expected)
-    assert counted.made == 1
-    # The same shapes at other positions are another table.
-    assert torch.equal(shared.table((weight,), places + 3, places), counted.rule.table((weight,), places + 3, places))
-    assert counted.made == 2
-
-
-def test_a_shared_bias_is_made_anew_for_gradients() -> None:
-    weight = torch.randn(6, 3, requires_grad=True)
-    counted, places = Counted(Relative(weight, max_distance=5)), torch.arange(7)[None]
-    shared = Shared(counted)
+def test_a_pass_makes_one_table_of_its_bias_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both stacks, and a step with a cache."""
+    model = fresh(config(**KINDS["relative"]), std=0.3)
+    for stack in (model.encoder, model.decoder):
+        rule = stack.bias()
+        counted = Counted(rule.weight, rule.bidirectional, rule.max_distance)
+        monkeypatch.setattr(stack.bias, "forward", lambda counted=counted: counted)
+    source, target = torch.randint(1, SOURCE, (2, 7)), torch.randint(1, TARGET, (2, 5))
+    Counted.made = 0
     with torch.no_grad():
-        shared.table((weight,), places, places)
-    for _ in range(2):
-        own = weight.detach().clone().requires_grad_()
-        shared.table((own,), places, places).sum().backward()
-        again = weight.detach().clone().requires_grad_()
-        counted.rule.table((again,), places, places).sum().backward()
-        assert own.grad is not None and torch.equal(own.grad, again.grad) and bool((own.grad != 0).any())
-    assert counted.made == 3
+        model(source, target)
+        assert Counted.made == 2
+        session = model.session(source)
+        session.read(target)
+        Counted.made = 0
+        session.read(target[:, :1])
+    assert Counted.made == 1
 
 
 # Configurations

@@ -17,8 +17,8 @@ from headway.config import (
     Rotary,
     StackConfig,
 )
-from headway.models import fresh
-from headway.models.session import last_real
+from headway.models.sessions import last_real
+from tests.fresh import fresh
 
 VOCABULARY, LENGTH = 31, 97
 
@@ -84,10 +84,10 @@ def test_a_step_costs_one_new_row_however_long_the_text(kind: str) -> None:
 def test_the_cache_grows_without_being_copied(kind: str) -> None:
     session = KINDS[kind]().session(capacity=LENGTH)
     session.read(torch.randint(0, VOCABULARY, (2, 3)))
-    places = [state.own._buffer.k.data_ptr() for state in session._states]
+    places = [cache.own.k.data_ptr() for cache in session.caches]
     for tokens in (*[1] * 11, LENGTH - 27, *[1] * 13):
         session.read(torch.ones(2, tokens, dtype=torch.long))
-    assert [state.own._buffer.k.data_ptr() for state in session._states] == places
+    assert [cache.own.k.data_ptr() for cache in session.caches] == places
     assert session.room == 0
 
 
@@ -158,9 +158,9 @@ def test_a_session_of_no_rows_takes_what_comes(kind: str) -> None:
 
 def test_what_a_cache_cannot_hold_is_refused_in_a_step_too() -> None:
     made = model()
-    states = made.stack.new_states()
+    caches = made.stack.new_caches()
     with pytest.raises(ValueError, match="a cache keeps numbers, not gradients"):
-        made.read(torch.ones(1, 1, dtype=torch.long), states=states)
+        made.hidden_states(torch.ones(1, 1, dtype=torch.long), caches=caches)
     session = made.session()
     session.read(torch.ones(1, 3, dtype=torch.long))
     with pytest.raises(ValueError, match="holds 1 rows"):

@@ -18,13 +18,16 @@ from headway.config import (
     StackConfig,
 )
 from headway.config.vision import VisionConfig
-from headway.models import count, fresh, make, on_meta
+from headway.hub.parts import parts_of
+from headway.models import count, make, on_meta
 from headway.models.vit import Vision
 from headway.ops.attention import Call, record_of
+from headway.ops.attention.cost import Workload
 from headway.ops.attention.local import pattern
 from headway.ops.mask import Mask, tiles
 from headway.presets.vision import vit
 from headway.sizes import Cost
+from tests.fresh import fresh
 
 SIZES: dict[str, Any] = dict(
     width=22, heads=2, layers=2, hidden=31, patch=(3, 2), image=(15, 14), channels=3
@@ -63,7 +66,7 @@ def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarra
 
 def by_hand(model: Vision, image: np.ndarray) -> np.ndarray:
     """The logits of one image, written out with loops over patches and heads."""
-    w = {name: value.detach().numpy() for name, value in model.named_parameters()}
+    w = {name: value.numpy() for name, value in parts_of(model).items()}
     patches = [
         w["patches.weight"].reshape(22, -1) @ image[:, 3 * y : 3 * y + 3, 2 * x : 2 * x + 2].reshape(-1)
         + w["patches.bias"]
@@ -110,8 +113,8 @@ def test_the_vector_is_the_class_token_or_the_mean_of_patches() -> None:
 def test_without_classes_the_vector_comes_out() -> None:
     bare, pooled = model_of(classes=0), model_of(classes=0, pooler=True)
     images = images_for(bare)
-    assert torch.equal(bare(images), bare.read(images)[:, 0])
-    hidden = pooled.read(images)
+    assert torch.equal(bare(images), bare.hidden_states(images)[:, 0])
+    hidden = pooled.hidden_states(images)
     assert torch.equal(pooled(images), torch.tanh(pooled.pooler(hidden[:, 0])))
     with pytest.raises(ValueError, match="no classifier: its configuration would need classes=2"):
         bare.logits(hidden)
@@ -168,7 +171,7 @@ def test_a_pattern_is_the_dense_model_under_its_mask(name: str, tokens: int) -> 
 
 
 def price(call: Call) -> Cost:
-    return record_of(call).cost(call.sizes, call.mask, call.options, call.pairs)
+    return record_of(call.spec).operation(call.spec, Workload(call.sizes, call.mask, call.pairs)).forward
 
 
 @pytest.mark.parametrize("tokens", [0, 1])
@@ -291,7 +294,7 @@ def test_it_learns_where_the_light_is() -> None:
     model = fresh(vit(width=12, heads=3, layers=1, hidden=17, image=8, patch=2, channels=1, classes=4, mechanism=local))
     optimiser = torch.optim.Adam(model.train().parameters(), lr=3e-2)
     losses = []
-    for _ in range(25):
+    for _ in range(35):
         optimiser.zero_grad()
         loss = torch.nn.functional.cross_entropy(model(images), classes)
         loss.backward()

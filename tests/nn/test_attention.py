@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headway.config import Additive, AttentionConfig, BlockConfig, Channel, Linear, Local, Rotary, Spatial, StackConfig
+from headway.hub.parts import parts_of
 from headway.nn import Attention
 from headway.ops.attention import Call
 from headway.ops.mask import Mask, allowed, causal, padding, window
@@ -27,7 +28,7 @@ def rows(*shape: int) -> Tensor:
 def by_hand(attention: Attention, x: Tensor, source: Tensor, table: np.ndarray) -> np.ndarray:
     """Row by row and head by head, from the equations alone."""
     c = attention.config
-    state = {name: value.detach().numpy() for name, value in attention.state_dict().items()}
+    state = {name: value.detach().numpy() for name, value in parts_of(attention).items()}
 
     def project(name: str, data: np.ndarray) -> np.ndarray:
         found = data @ state[f"{name}.weight"].T
@@ -123,7 +124,7 @@ def test_wrong_inputs_name_the_widths() -> None:
         layer()(rows(B, L, E))
     with pytest.raises(ValueError, match="source of width 13; pass it as source="):
         layer(source_width=E)(rows(B, L, D))
-    with pytest.raises(ValueError, match="source of width 13, and source has width 12"):
+    with pytest.raises(ValueError, match="takes width 13, and source has width 12"):
         layer(source_width=E)(rows(B, L, D), rows(B, M, D))
 
 

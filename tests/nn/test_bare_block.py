@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig
+from headway.hub.parts import parts_of
 from headway.nn import Block
 
 SAMPLES, CONTEXT, WIDTH, HIDDEN = 5, 7, 3, 11
@@ -77,7 +78,10 @@ def bare(w: dict[str, np.ndarray], *, feedforward: bool) -> Block:
     if feedforward:
         tensors |= {"feedforward.up.weight": w["Wh"].T, "feedforward.up.bias": w["bh"]}
         tensors |= {"feedforward.down.weight": w["Wo"].T, "feedforward.down.bias": w["bo"]}
-    block.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in tensors.items()})
+    parts = parts_of(block)
+    assert parts.keys() == tensors.keys()
+    for name, value in tensors.items():
+        parts[name].copy_(torch.from_numpy(value.copy()))
     return block
 
 
@@ -86,12 +90,15 @@ def ours(block: Block, x: np.ndarray, y: np.ndarray) -> tuple[torch.Tensor, floa
     out = block(rows)
     loss = binary_cross_entropy_with_logits(out[:, 3, 0], torch.from_numpy(y))
     loss.backward()
-    names = {"query": "Wq", "key": "Wk", "value": "Wv", "up": "h", "down": "o"}
+    names = {"up": "h", "down": "o"}
     grads = {"x": rows.grad.numpy()}
     for name, parameter in block.named_parameters():
         part, kind = name.split(".")[-2:]
-        short = names[part] if part in ("query", "key", "value") else ("W" if kind == "weight" else "b") + names[part]
-        grads[short] = parameter.grad.numpy().T
+        if part == "qkv":
+            split = parameter.grad.split(len(parameter) // 3)
+            grads |= {short: one.numpy().T for short, one in zip(("Wq", "Wk", "Wv"), split, strict=True)}
+        else:
+            grads[("W" if kind == "weight" else "b") + names[part]] = parameter.grad.numpy().T
     return out.detach(), loss.item(), grads
 
 

@@ -18,9 +18,11 @@ from headway.nn import (
     SinusoidalPositions,
 )
 from headway.nn.init import initialise, normal, residual, xavier
-from headway.nn.norm import BatchNorm, LayerNorm, RMSNorm
+from headway.nn.layers import BatchNorm, LayerNorm, RMSNorm
 from headway.ops.bias import alibi_slopes, relative_bucket
-from headway.ops.position import rotate, sinusoidal, sinusoidal_grid
+from headway.ops.mask.pairs import Pairs
+from headway.ops.position import sinusoidal, sinusoidal_grid
+from headway.ops.rotary import rotate
 
 B, L, D, H = 2, 5, 14, 3
 POSITIONS = torch.tensor([[0, 3, 1, 1, 10], [7, 6, 5, 4, 3]])
@@ -168,7 +170,7 @@ def test_relative_bias_holds_the_weight() -> None:
     query, key = torch.arange(L)[None], torch.arange(7)[None]
     bias = layer()
     assert bias.parameters[0] is layer.weight
-    table = bias.table(bias.parameters, query, key)
+    table = bias.table(bias.parameters, Pairs.of(query, key))
     buckets = relative_bucket(key - query.mT, buckets=14, max_distance=11)
     assert torch.equal(table[0], layer.weight[buckets].permute(2, 0, 1))
     table.sum().backward()
@@ -184,7 +186,8 @@ def test_relative_bias_refuses_at_once() -> None:
 
 def test_clipped_bias_holds_the_weight() -> None:
     layer = ClippedBias(H, reach=2).double()
-    table = layer().table(layer().parameters, torch.tensor([[5]]), torch.tensor([[0, 4, 5, 6, 9]]))
+    pairs = Pairs.of(torch.tensor([[5]]), torch.tensor([[0, 4, 5, 6, 9]]))
+    table = layer().table(layer().parameters, pairs)
     assert torch.equal(table[0, :, 0], layer.weight[[0, 1, 2, 3, 4]].T)
 
 

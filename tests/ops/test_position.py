@@ -9,17 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.ops.bias import Alibi, Bias, Clipped, Relative, alibi_slopes, relative_bucket
-from headway.ops.position import (
-    apply_rotary,
-    grid_positions,
-    rotary_frequencies,
-    rotary_grid_table,
-    rotary_table,
-    rotate,
-    sinusoidal,
-    sinusoidal_cells,
-    sinusoidal_grid,
-)
+from headway.ops.mask.pairs import Pairs
+from headway.ops.position import grid_positions, sinusoidal, sinusoidal_cells, sinusoidal_grid
+from headway.ops.rotary import apply_rotary, rotary_frequencies, rotary_grid_table, rotary_table, rotate
 
 B, H, L, M, K = 2, 3, 5, 7, 10
 ANYWHERE = st.integers(-(10**6), 10**6)
@@ -304,7 +296,7 @@ PLACES = {
 def test_bias_tables_are_their_rules(name: str, places: str) -> None:
     bias, rule = biases()[name]
     query, key = (torch.tensor(rows, dtype=torch.long) for rows in PLACES[places])
-    found = bias.table(bias.parameters, query, key)
+    found = bias.table(bias.parameters, Pairs.of(query, key))
     batch = max(len(query), len(key))
     assert found.shape == (batch, H, query.shape[1], key.shape[1])
     assert found.dtype == torch.float64
@@ -320,13 +312,13 @@ def test_consecutive_and_scattered_positions_agree(name: str) -> None:
     query, key = torch.arange(3, 3 + L)[None], torch.arange(-2, M - 2)[None]
     mixed = torch.randperm(L, generator=torch.Generator().manual_seed(1))
     (weight,) = (parameter.clone().requires_grad_() for parameter in bias.parameters)
-    quick, other = bias.table((weight,), query, key), bias.table((weight,), query[:, mixed], key)
+    quick, other = bias.table((weight,), Pairs.of(query, key)), bias.table((weight,), Pairs.of(query[:, mixed], key))
     assert torch.equal(quick[:, :, mixed], other)
     upstream = draw(1, H, L, M)
     (one,) = torch.autograd.grad(quick, weight, upstream)
     (two,) = torch.autograd.grad(other, weight, upstream[:, :, mixed])
     torch.testing.assert_close(one, two, rtol=1e-13, atol=1e-13)
-    assert torch.autograd.gradcheck(lambda w: bias.table((w,), query, key), (weight,))
+    assert torch.autograd.gradcheck(lambda w: bias.table((w,), Pairs.of(query, key)), (weight,))
 
 
 @pytest.mark.parametrize("name", list(biases()))
@@ -336,12 +328,12 @@ def test_biases_are_biases(name: str) -> None:
     assert not isinstance(torch.nn.Linear(2, 3), Bias)
     double = tuple(2 * parameter for parameter in bias.parameters)
     query, key = torch.arange(L)[None], torch.arange(M)[None]
-    assert torch.equal(bias.table(double, query, key), 2 * bias.table(bias.parameters, query, key))
+    assert torch.equal(bias.table(double, Pairs.of(query, key)), 2 * bias.table(bias.parameters, Pairs.of(query, key)))
 
 
 def test_alibi_tells_far_distances_apart_in_bfloat16() -> None:
     table = Alibi(alibi_slopes(2).bfloat16()).table(
-        (alibi_slopes(2).bfloat16(),), torch.tensor([[257]]), torch.tensor([[0, 1]])
+        (alibi_slopes(2).bfloat16(),), Pairs.of(torch.tensor([[257]]), torch.tensor([[0, 1]]))
     )
     assert table[0, 0, 0].tolist() == [-257 / 16, -256 / 16]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headway.config import AttentionConfig, Rotary
 from headway.config.layers import LinearScaling, Llama3Scaling, Scaling, YarnScaling
 from headway.nn.attention import Attention
-from headway.ops.position import apply_rotary, rotary_amplitude, rotary_frequencies, rotary_table, slowed
+from headway.ops.rotary import apply_rotary, rotary_amplitude, rotary_frequencies, rotary_table, slowed
 
 LLAMA3 = Llama3Scaling(factor=8, low=1, high=4, length=8192)
 YARN = YarnScaling(factor=4, length=4096)

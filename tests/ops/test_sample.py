@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headway.ops import sample
-from headway.ops.cut import TIE, Rules
-from headway.ops.logits import log_total, penalise, steer
-from headway.ops.sample import choose, draw, greedy
-from headway.ops.uniform import mix, uniform
+from headway.ops.sampling import choose as sample
+from headway.ops.sampling.choose import choose, draw, greedy
+from headway.ops.sampling.cut import TIE, Rules
+from headway.ops.sampling.logits import log_total, penalise, steer
+from headway.ops.sampling.uniform import mix, uniform
 
 
 def kept_by_hand(logits: list[float], heat: float, k: int, p: float, min_p: float) -> set[int]:

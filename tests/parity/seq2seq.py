@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 import headway
+from headway.hub.parts import parts_of
 from headway.models.seq2seq import Seq2Seq
 from tests.parity.compare import close, outputs_of, ragged
 
@@ -45,7 +46,7 @@ def same_states(other: PreTrainedModel, model: Seq2Seq, encoder: Sequence[nn.Mod
         whole = other(input_ids=source[None], decoder_input_ids=target[None], output_hidden_states=True)
         memory = model.encode(source[None])
         assert close(memory, whole.encoder_last_hidden_state)
-        assert close(model.read(target[None], memory), whole.decoder_hidden_states[-1])
+        assert close(model.hidden_states(target[None], memory), whole.decoder_hidden_states[-1])
         assert close(model(source[None], target[None]), whole.logits)
 
 
@@ -100,7 +101,7 @@ def can_fail(other: PreTrainedModel, model: Seq2Seq, names: Sequence[str]) -> No
     source, target = _texts(model, [13], 0)[0], _texts(model, [7], 1, target=True)[0]
     expected = logits(other, source, target)
     for name in names:
-        parameter = model.get_parameter(name)
+        parameter = parts_of(model)[name]
         kept = parameter.clone()
         parameter.flatten()[:] += torch.linspace(0.05, 0.2, parameter.numel())
         assert not close(model(source[None], target[None])[0], expected), name

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from headway.config import Special
-from headway.hub.llama import read, write
+from headway.hub.families.llama import read, write
 from headway.models import count
 from headway.presets import preset
 from headway.presets.llama import PRESETS

@@ -15,12 +15,14 @@ import headway
 from headway.app.evaluate import task_of
 from headway.config import AttentionConfig, BlockConfig, Spatial, StackConfig, VectorsConfig
 from headway.hub.describe import describe
+from headway.hub.parts import parts_of
 from headway.hub.target import Preset, built, resolve
-from headway.models import count, fresh, make, parameters
+from headway.models import count, make, parameters
 from headway.models.vectors import Vectors
 from headway.ops.mask import causal, padding
 from headway.presets import preset
 from headway.presets.seeds import PRESETS, bare_block, eecs_layer, ttic_layer, udl_channels, udl_layer
+from tests.fresh import fresh
 from tests.nn import test_bare_block as board
 
 ROWS, TIMES = 2, 5
@@ -34,7 +36,10 @@ def filled(config: VectorsConfig, **weights: np.ndarray) -> Vectors:
         f"{block}{'feedforward' if name.startswith(('up', 'down')) else 'attention'}.{name.replace('_', '.')}": value
         for name, value in weights.items()
     }
-    model.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in names.items()})
+    parts = parts_of(model)
+    assert parts.keys() == names.keys()
+    for name, value in names.items():
+        parts[name].copy_(torch.from_numpy(value.copy()))
     return model
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from headway.hub.family import family_named
+from headway.hub.parts import parts_of
 from headway.hub.table import Entry
 from headway.models import count, on_meta
 from headway.presets import preset
@@ -45,7 +46,7 @@ def test_its_family_can_say_all_of_it(name: str) -> None:
     entries = [row for row in family.table(config) if isinstance(row, Entry)]
     assert family.read(family.write(config), frozenset(row.theirs for row in entries)) == config
     ours = [name for row in entries for name in row.names]
-    assert sorted(ours) == sorted(dict(on_meta(config).named_parameters()))
+    assert sorted(ours) == sorted(parts_of(on_meta(config)))
 
 
 def test_marian_by_hand() -> None:

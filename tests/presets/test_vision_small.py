@@ -12,9 +12,9 @@ import headway
 from headway.app.classify import Classifier
 from headway.config.images import Images
 from headway.config.train import ModelChoice
-from headway.models import fresh
 from headway.presets.vision import davit
 from headway.presets.vision_small import small_davit, small_vit
+from tests.fresh import fresh
 
 IMAGES = Images(mean=(0.30441906,), std=(0.375497,))
 
@@ -53,7 +53,7 @@ def test_what_is_said_is_what_there_is() -> None:
 
 @pytest.mark.parametrize(("make", "choice", "sentence"), [
     (small_vit, ModelChoice(depths=(1, 1)), r"a ViT has no depths=\(1, 1\): its sizes are layers, width"),
-    (small_vit, ModelChoice(window=3), "a ViT has no window=3"),
+    (small_vit, ModelChoice(window=3), "window is an option of local or spatial attention"),
     (small_davit, ModelChoice(layers=3), "a DaViT has no layers=3: its sizes are depths, widths"),
     (small_davit, ModelChoice(stage_heads=(3, 4)), "width 32 is not divisible by heads 3"),
 ])  # fmt: skip
@@ -82,9 +82,9 @@ def test_a_saved_model_sees_a_picture_as_before(make: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("changes", "sentence"), [
-    (dict(stem=3, stride=1), "timm's DaViT has stem=7 and no word for another, and this model has 3"),
-    (dict(stride=2), "has stride=4 and no word for another, and this model has 2: save it with family='headway'"),
-    (dict(dropout=0.1), "has dropout=0.0"),
+    (dict(stem=3, stride=1), "the layout of davit has no word for stem=3"),
+    (dict(stride=2), "no word for stride=2: a directory in it would be another model; save it with layout='headway'"),
+    (dict(dropout=0.1), "no word for dropout=0.1"),
 ])  # fmt: skip
 def test_timms_layout_refuses_what_it_cannot_say(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     config = davit(depths=(1, 1), widths=(6, 10), heads=(3, 5), image=32, classes=2, **changes)

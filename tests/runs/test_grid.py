@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from headway.train.parallel import World
+from headway.training.parallel import World
 from tests.cost.tiny import THOROUGH
 from tests.runs.launch import losses, weights, work_through
 from tests.runs.worker import Job, run

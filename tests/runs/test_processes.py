@@ -1,13 +1,14 @@
 """Two real processes learn what one does: the same losses, norms and weights, and checkpoints that either can read."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from headway.train.parallel import World
+from headway.training.parallel import World
 from tests.cost.tiny import THOROUGH
 from tests.runs.launch import losses, weights, work_through
 from tests.runs.worker import Job, run
@@ -49,6 +50,7 @@ def _jobs(place: Path) -> list[Job]:
         found += [Job(str(place / f"{one}-{name}"), one, kind, tensor, steps=FEW) for one in OTHERS]
         found.append(Job(str(place / f"muon-{name}"), "gpt", kind, tensor, optim="muon", steps=SOME))
         found.append(Job(str(place / f"one-to-{name}"), "gpt", kind, tensor, steps=STEPS, resume=True))
+        found.append(Job(str(place / f"spoilt-{name}"), "gpt", kind, tensor, steps=SAVED, spoilt=2))
         found.append(Job(str(place / f"again-{name}"), "gpt", kind, tensor, steps=SAVED, save=SAVED))
         found.append(Job(str(place / f"again-{name}"), "gpt", kind, tensor, steps=STEPS, resume=True))
     return found
@@ -91,6 +93,15 @@ def test_two_processes_learn_what_one_does(runs: Path, model: str, kind: str) ->
 @pytest.mark.parametrize("model", OTHERS)
 def test_relative_biases_cross_attention_and_channels_too(runs: Path, model: str, kind: str) -> None:
     _close(runs / f"{model}-one", runs / f"{model}-{kind}", steps=FEW)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pass_that_one_process_has_to_repeat_is_repeated_by_all(runs: Path, kind: str) -> None:
+    """What is not finite in one process alone: parts of a model that others hold would wait for ever."""
+    found = [losses(runs / f"spoilt-{kind}", rank) for rank in (0, 1)]
+    finite = [[math.isfinite(loss) for loss, _ in one] for one in found]
+    assert finite == [[step != 2 for step in range(1, SAVED + 1)]] * 2
+    assert [found[0][0], *found[0][2:]] == [found[1][0], *found[1][2:]]
 
 
 @pytest.mark.parametrize("kind", KINDS)

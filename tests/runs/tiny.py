@@ -9,14 +9,14 @@ from headway.config.language import LanguageConfig
 from headway.config.layers import AttentionConfig, BlockConfig, FeedForwardConfig, Rotary, StackConfig
 from headway.data.batch import IGNORED, Batch
 from headway.models.davit import DaViT
+from headway.models.encoder import Masked
 from headway.models.language import Language
-from headway.models.masked import Masked
 from headway.models.seq2seq import Seq2Seq
 from headway.presets.bert import bert
 from headway.presets.seq2seq import t5
 from headway.presets.vision import davit
-from headway.train.found import Found
-from headway.train.objectives.language import language
+from headway.training.found import Found
+from headway.training.objectives.language import language
 
 VOCABULARY, LENGTH, HEADS = 23, 11, 4
 
@@ -34,7 +34,7 @@ def gpt() -> nn.Module:
 
 def masked_words(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> Found:
     """Words that are hidden, and in the first half of all batches whether two sentences follow one another."""
-    hidden = model.read(inputs["tokens"], keep=inputs["keep"])
+    hidden = model.hidden_states(inputs["tokens"], keep=inputs["keep"])
     words = F.cross_entropy(
         model.words(hidden).flatten(0, 1), inputs["words"].flatten(), ignore_index=IGNORED, reduction="sum"
     )

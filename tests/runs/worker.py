@@ -15,11 +15,11 @@ from safetensors.torch import save_file
 
 from headway.config.train import DataConfig, OptimConfig, ParallelConfig, ScheduleConfig, TrainConfig
 from headway.data.order import Order
-from headway.train import checkpoint
-from headway.train.feed import Feed
-from headway.train.parallel import World, join, whole
-from headway.train.training import Training
-from headway.train.work import Place, Work
+from headway.training import checkpoint
+from headway.training.feed import Feed
+from headway.training.parallel import World, join, whole
+from headway.training.training import Training
+from headway.training.work import Place, Work
 from tests.runs.tiny import OBJECTIVES, Texts, make_model
 
 
@@ -37,6 +37,7 @@ class Job:
     steps: int = 20
     save: int = 0  # a checkpoint every so many steps
     resume: bool = False
+    spoilt: int = 0  # in this step, NaN enters the model of the last process alone
 
 
 def make(job: Job) -> Work:
@@ -62,6 +63,9 @@ def run(job: Job, world: World) -> None:
         training.load(found.path)
     c = work.config
     feed = Feed(work.train, Order(len(work.train), seed=0), c.batch, c.accumulate, world.data_rank, world.data_size)
+    if job.spoilt and world.rank == world.size - 1:
+        first = training.learner.model.stack.blocks[0]  # type: ignore[union-attr]
+        first.register_forward_pre_hook(lambda _, given: _spoilt(given) if facts().step + 1 == job.spoilt else None)
     with open(place.path / f"losses-{world.rank}.jsonl", "a") as log:
         for batches in feed.steps(facts().step, c.steps):
             taken = training.learn(batches, 1.0)
@@ -74,6 +78,12 @@ def run(job: Job, world: World) -> None:
     if world.first:
         kept = {name: tensor.contiguous() for name, tensor in weights.items()}
         save_file(kept, place.path / "weights.safetensors")
+
+
+def _spoilt(given: tuple) -> tuple:
+    x = given[0].clone()
+    x[0, 0] = float("nan")
+    return x, *given[1:]
 
 
 def main(jobs: Path) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headway.app.looked.asked import given_of, wanted_of
 from headway.app.looked.opened import BY_CHANCE, RANDOM, Opened, open_target
-from headway.generate import Request, generate
+from headway.decoding import Request, generate
 from headway.look.capture import Wanted
 from headway.look.make import Say, seen
 from headway.look.reading import Given, Sample, own_kind, read, vocabulary_of
@@ -54,7 +54,7 @@ def _written(model: Any, given: Given, tokenizer: Any) -> tuple[int, ...]:
     else:
         prompt = vocabulary_of(tokenizer).cut(given.text, None).ids
     with at_rest(model):
-        return generate(model, [Request(prompt=prompt, max_tokens=NEW)], past_length="stop")[0].tokens
+        return generate(model, [Request(prompt=prompt, max_new_tokens=NEW)], past_length="stop")[0].tokens
 
 
 def show(

@@ -13,7 +13,7 @@ from headway.cost.setting import Setting
 from headway.data.pairs import special_of as pair_tokens
 from headway.presets.sized import sized_language, sized_masked, sized_seq2seq
 from headway.presets.vision_small import small_davit, small_vit
-from headway.train.tasks.common import special_of
+from headway.training.tasks.common import special_of
 
 # Width and layers; a step up is about three times the parameters. Heads are 32 wide, and 64 from width 512 on.
 LADDER = (

@@ -77,7 +77,7 @@ def step_price(
     found = tuple(lines(tree))
     kinds, ahead, back = by_kind(found), forward(tree), backward(tree)
     again = [line for line in found if setting.checkpointing and "blocks" in line.path.split(".")]
-    turns = list(muon_lines(found)) if optimiser == MUON else []
+    turns = list(muon_lines(config)) if optimiser == MUON else []
     passes = (ahead + back + summed(again)) * parts
     cost = passes + optimiser_cost(ADAMW, sum(kinds.values())) + summed(turns)
     seconds, each = _seconds(found, setting.dtype, machine, parts, again, turns)

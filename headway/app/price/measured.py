@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from headway.train.loop import Event
+from headway.training.loop import Event
 
 
 @dataclass(frozen=True)

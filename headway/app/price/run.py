@@ -9,8 +9,8 @@ from headway.app.price.setting import typical
 from headway.cost.memory import memory_of
 from headway.cost.time.machine import Machine, stored
 from headway.page import short
-from headway.train.work import Work
-from headway.train.world import World
+from headway.training.work import Work
+from headway.training.world import World
 
 MOST = "in use at most"
 

@@ -9,10 +9,10 @@ from torch import Tensor
 from headway.cost.setting import Setting
 from headway.data.batch import IGNORED, Batch
 from headway.data.order import Order
-from headway.train.feed import Feed
-from headway.train.training import READ
-from headway.train.work import Work
-from headway.train.world import World
+from headway.training.feed import Feed
+from headway.training.training import READ
+from headway.training.work import Work
+from headway.training.world import World
 
 LOOKS = 5  # steps whose batches are looked at
 

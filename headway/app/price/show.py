@@ -11,7 +11,7 @@ from headway.cost.part import Line
 from headway.data.files import write_json
 from headway.page import duration, short
 from headway.sizes import Cost
-from headway.train.work import Place
+from headway.training.work import Place
 
 COLUMNS = ("what", "predicted", "measured", "remark")
 

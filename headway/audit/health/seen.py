@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Channel, Linear
 from headway.look.capture.sight import HIDDEN, Kernel, Scores, Sight
 from headway.ops.attention import Call, record_of
-from headway.ops.attention.explicit import expand
+from headway.ops.attention.kernels.eager import expand
 from headway.ops.mask.pairs import ALL, take
 
 # Scores looked at, of all heads together; of a larger attention, queries at even distances.
@@ -46,11 +45,11 @@ def seen_of(sight: Sight) -> Seen | None:
 
 def _of_call(call: Call) -> Seen | None:
     """A call of headway's own: log weights serve as scores, the softmax of both is the same. None between channels."""
-    if isinstance(call.options, Channel) or 0 in call.q.shape or 0 in call.k.shape:
+    record = record_of(call.spec)
+    if record.between == "channels" or 0 in call.q.shape or 0 in call.k.shape:
         return None
     wide = replace(call, q=call.q.detach().double(), k=call.k.detach().double(), v=call.v.detach().double())
-    record = record_of(call)
-    dot = record.name in ("softmax", "local", "spatial")
+    dot = record.scores == "dot"
     q, k = wide.q, expand(wide.k, call.q.shape[1])
     scale = call.q.shape[3] ** -0.5 if call.scale is None else call.scale
     shape = (*call.q.shape[:3], call.k.shape[2])
@@ -62,9 +61,9 @@ def _of_call(call: Call) -> Seen | None:
 
 def _logs(call: Call, rows: slice) -> Tensor:
     """The logarithms of the weights; -inf only for a key that may not be seen, not for a weight that underflows."""
-    weights = record_of(call).weights
-    found = weights(call, rows, ALL).detach()
-    if isinstance(call.options, Linear):
+    record = record_of(call.spec)
+    weights, found = record.weights, record.weights(call, rows, ALL).detach()
+    if record.scores is None:  # no softmax: a key may weigh nothing and be seen all the same
         return found.log()
     seen = weights(replace(call, q=torch.zeros_like(call.q)), rows, ALL) > 0
     return found.clamp(min=torch.finfo(found.dtype).tiny).log().masked_fill(~seen, -math.inf)

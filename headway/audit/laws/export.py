@@ -34,7 +34,9 @@ def export(scene: Scene) -> Finding:
     if found.broken or not found.trials:
         return found
     told = [one.why if not one.trials else f"tried by {name}" for (name, _), one in zip(trips, each, strict=True)]
-    return replace(found, why="; ".join(told))
+    # A way that could not be gone does not hold, whatever the others do.
+    status = found.status if all(one.trials for one in each) else NOT_APPLICABLE
+    return replace(found, status=status, why="; ".join(told))
 
 
 def _tried(scene: Scene, trips: list[tuple[str, Trip]]) -> Iterator[Finding]:

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from headway.audit.mechanisms.parts import distance, farthest, head, narrowed, outcome, own_mask, part, ripple
 from headway.audit.mechanisms.trials import Trial
-from headway.config import Linear, Local, Softmax, Spatial
-from headway.ops.attention import softmax
-from headway.ops.attention.call import Call, Mechanism
-from headway.ops.attention.explicit import average, expand
-from headway.ops.attention.linear import running
+from headway.config import read_spec
+from headway.config.base import option_names
+from headway.ops.attention import MECHANISMS, Call, Mechanism
+from headway.ops.attention.kernels.eager import average, expand
 from headway.ops.mask import causal, padding, window
+from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import ALL
+
+SOFTMAX = MECHANISMS["softmax"]
 
 
 def loop(mechanism: Mechanism, trial: Trial) -> float:
@@ -82,18 +84,13 @@ def values_linear(mechanism: Mechanism, trial: Trial) -> float:
 
 def window_is_full(mechanism: Mechanism, trial: Trial) -> float:
     """A window as large as the whole is no window: as an option where there is one, as a mask elsewhere."""
-    call = trial.call
-    match call.options:
-        case Local(grid=grid):
-            size = grid or int((call.pairs.query[:, :, None] - call.pairs.key[:, None]).abs().max()) + 1
-            wide = replace(call, options=call.options.model_copy(update={"window": size, "dilation": 1}))
-            return farthest(outcome(mechanism.attend, wide), outcome(softmax.attend, _as_softmax(call)))
-        case Spatial(grid=grid):
-            sizes = (call.options.model_copy(update={"window": size}) for size in (grid, None))
-            wide, whole = (replace(call, options=options) for options in sizes)
-        case _:
-            wide, whole = narrowed(call, window(100)), call
-    return farthest(outcome(mechanism.attend, wide), outcome(mechanism.attend, whole))
+    call, options = trial.call, option_names(type(trial.call.spec))
+    if "window" not in options:
+        return farthest(outcome(mechanism.attend, narrowed(call, window(100))), outcome(mechanism.attend, call))
+    farther = int((call.pairs.query[:, :, None] - call.pairs.key[:, None]).abs().max()) + 1
+    wide = {"window": call.spec.layout or farther} | ({"dilation": 1} if "dilation" in options else {})
+    found = outcome(mechanism.attend, replace(call, spec=call.spec.replace(**wide)))
+    return farthest(found, outcome(SOFTMAX.attend, _as_softmax(call)))
 
 
 def groups(mechanism: Mechanism, trial: Trial) -> float:
@@ -114,36 +111,41 @@ def batch(mechanism: Mechanism, trial: Trial) -> float:
 
 def flattened(mechanism: Mechanism, trial: Trial) -> float:
     """On a grid it equals softmax on the flattened grid, its windows written as a mask."""
-    if not isinstance(trial.call.options, (Spatial, Local)):
+    spec = trial.call.spec
+    if mechanism.scores != "dot" or (mechanism.pattern_of(spec) is None and spec.layout is None):
         raise ValueError(f"{mechanism.name} knows no grid")
-    flat = _as_softmax(narrowed(trial.call, own_mask(trial.call)))
-    return farthest(outcome(mechanism.attend, trial.call), outcome(softmax.attend, flat))
+    flat = _as_softmax(narrowed(trial.call, own_mask(mechanism, trial.call)))
+    return farthest(outcome(mechanism.attend, trial.call), outcome(SOFTMAX.attend, flat))
 
 
 def three_forms(mechanism: Mechanism, trial: Trial) -> float:
     """All at once, in chunks, and one token at a time on a running total: the same output."""
-    if not isinstance(trial.call.options, Linear):
+    if mechanism.cache_of(trial.call.spec).kind != "total":
         raise ValueError(f"{mechanism.name} has no running total")
     call = narrowed(trial.call, causal())
-    whole, chunked = (
-        outcome(mechanism.attend, replace(call, options=call.options.model_copy(update={"chunk": chunk})))
-        for chunk in (call.q.shape[2], 2)
-    )
-    return max(farthest(whole, chunked), farthest(whole, outcome(_token_by_token, call)))
+    chunks = (call.q.shape[2], 2) if "chunk" in option_names(type(call.spec)) else (None,)
+    specs = [call.spec if chunk is None else call.spec.replace(chunk=chunk) for chunk in chunks]
+    whole, *others = (outcome(mechanism.attend, replace(call, spec=spec)) for spec in specs)
+    step = outcome(lambda call: _token_by_token(mechanism, call), call)
+    return max(farthest(whole, other) for other in (*others, step))
 
 
-def _token_by_token(call: Call) -> Tensor:
-    total, outputs = None, []
+def _token_by_token(mechanism: Mechanism, call: Call) -> Tensor:
+    fold, total, outputs = mechanism.cache_of(call.spec).fold, None, []
+    assert fold is not None
     for token in range(call.q.shape[2]):
         here = slice(token, token + 1)
-        out, total = running(part(call, rows=here, columns=here), total)
-        outputs.append(out)
+        one = part(call, rows=here, columns=here)
+        keep = None if one.mask is None else kept_keys(one.mask)
+        outputs.append(mechanism.attend(replace(one, total=total)))
+        new = fold(one.quarantined().k, one.quarantined().v, keep)
+        total = new if total is None else total + new
     return torch.cat(outputs, 2)
 
 
 def _as_softmax(call: Call) -> Call:
-    return replace(call, options=Softmax())
+    return replace(call, spec=read_spec("softmax"))
 
 
 def _bare(call: Call) -> Call:
-    return replace(call, mask=None, bias=None, query_positions=None, key_positions=None)
+    return replace(call, mask=None, bias=None, positions=None)

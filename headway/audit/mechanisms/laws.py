@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headway.audit.mechanisms import equalities, rows
 from headway.audit.mechanisms.trials import Trial
-from headway.ops.attention.call import Mechanism
+from headway.ops.attention import Mechanism
 
 # In float64, on calls this small, rounding stays three decimal places below.
 TOLERANCE = 1e-10
@@ -93,9 +93,16 @@ def hold(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> float:
 
 
 def refute(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> Trial | None:
-    """The first counter-example: a trial that breaks the law by more than rounding can explain."""
+    """The first counter-example: a trial that breaks the law by more than rounding can explain; None: none was found.
+
+    A law that no trial could pose is an error: what was not tried does not hold.
+    """
+    posed = False
     for trial in trials:
         for _, deviation in deviations(mechanism, law, [trial]):
+            posed = True
             if not deviation <= max(law.tolerance, TOLERANCE):
                 return trial
+    if not posed:
+        raise ValueError(f"no trial could pose the law {law.name} for {mechanism.name}")
     return None

@@ -6,12 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from headway.config import Local, Spatial
-from headway.ops.attention.call import Call
-from headway.ops.attention.local import pattern
-from headway.ops.mask import Mask, everything, tiles
+from headway.ops.attention import Call, Mechanism
+from headway.ops.mask import Mask, everything
 from headway.ops.mask.base import And, Not, Or
-from headway.ops.mask.pairs import ALL, Where, take
+from headway.ops.mask.pairs import ALL, Pairs, Where, take
 from headway.ops.mask.places import Given, Keep, Segments
 
 # The output of a call, and the gradients of its q, k, v.
@@ -33,8 +31,7 @@ def part(call: Call, *, batch: slice = ALL, rows: Where = ALL, columns: Where = 
         k=take(take(call.k, batch, 0), columns, 2),
         v=take(take(call.v, batch, 0), columns, 2),
         mask=None if call.mask is None else cut(call.mask, batch, rows, columns),
-        query_positions=pairs.query if pairs.known else None,
-        key_positions=pairs.key if pairs.known else None,
+        positions=Pairs.of(pairs.query, pairs.key) if pairs.known else None,
         bias=bias,
     )
 
@@ -63,7 +60,7 @@ def head(call: Call, index: int) -> Call:
     one, group = slice(index, index + 1), index * call.k.shape[1] // call.q.shape[1]
     bias = call.bias
     if bias is not None and not isinstance(bias, Tensor):
-        bias = bias.table(bias.parameters, call.pairs.query, call.pairs.key)
+        bias = bias.table(bias.parameters, call.pairs)
     return replace(
         call,
         q=call.q[:, one],
@@ -71,24 +68,20 @@ def head(call: Call, index: int) -> Call:
         v=call.v[:, group : group + 1],
         mask=None if call.mask is None else cut(call.mask, ALL, ALL, ALL, one),
         bias=None if bias is None else take(bias, one, 1),
-        vector=None if call.vector is None else take(call.vector, one, 0),
+        parameters={name: take(value, one, 0) for name, value in call.parameters.items()},
     )
 
 
-def own_mask(call: Call) -> Mask:
+def own_mask(mechanism: Mechanism, call: Call) -> Mask:
     """The pattern that the mechanism itself imposes, before any mask of the caller."""
-    match call.options:
-        case Local():
-            return pattern(call.options)
-        case Spatial(window=window, grid=grid) if window is not None:
-            return tiles(window, grid=grid)
-        case _:
-            return everything()
+    own = mechanism.pattern_of(call.spec)
+    return everything() if own is None else own
 
 
-def visible(call: Call) -> Tensor:
+def visible(mechanism: Mechanism, call: Call) -> Tensor:
     """Who may see whom, B H L M: the caller's mask within the mechanism's own pattern."""
-    mask = own_mask(call) if call.mask is None else own_mask(call) & call.mask
+    own = own_mask(mechanism, call)
+    mask = own if call.mask is None else own & call.mask
     return mask.at(call.pairs).expand(*call.q.shape[:3], call.k.shape[2])
 
 

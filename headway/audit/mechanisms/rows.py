@@ -7,8 +7,7 @@ from torch import Tensor
 
 from headway.audit.mechanisms.parts import distance, farthest, narrowed, outcome, part, ripple, visible
 from headway.audit.mechanisms.trials import Trial, accepts
-from headway.config import Spatial
-from headway.ops.attention.call import Call, Mechanism
+from headway.ops.attention import Call, Mechanism, record_of
 from headway.ops.mask import allowed, causal, padding
 from headway.ops.mask.pairs import ALL
 
@@ -60,13 +59,13 @@ def quarantine(mechanism: Mechanism, trial: Trial) -> float:
     call, (batch, _, keys, _) = trial.call, trial.call.k.shape
     drawn = torch.rand(batch, keys, generator=trial.generator)
     padded = narrowed(call, padding(keep=drawn > 0.3))
-    some = (drawn < 0.2) & ~visible(call).all(2).all(1)
+    some = (drawn < 0.2) & ~visible(mechanism, call).all(2).all(1)
     return max(_leak(mechanism, padded, drawn <= 0.3, trial.seed), _leak(mechanism, call, some, trial.seed))
 
 
 def _leak(mechanism: Mechanism, call: Call, gone: Tensor, seed: int) -> float:
     """How far poison in these keys gets, where it has no right to."""
-    rows = ~(visible(call) & gone[:, None, None, :]).any(-1, keepdim=True)
+    rows = ~(visible(mechanism, call) & gone[:, None, None, :]).any(-1, keepdim=True)
     # Rows that see the poison may hold anything, but without an upstream gradient they have no say in any gradient.
     upstream = ripple(mechanism.attend(call)) * rows
     poisoned = _poisoned(call, gone, seed)
@@ -81,7 +80,7 @@ def _leak(mechanism: Mechanism, call: Call, gone: Tensor, seed: int) -> float:
 def empty_rows(mechanism: Mechanism, trial: Trial) -> float:
     """A row that may see nothing has weights, output and gradients 0, and no other gradient suffers from it."""
     call = _with_empty_rows(mechanism, trial)
-    seen = visible(call)
+    seen = visible(mechanism, call)
     empty, unseen = ~seen.any(-1, keepdim=True), ~seen.any(2).any(1)[:, None, :, None]
     out, q, k, v = outcome(mechanism.attend, call)
     nothing = [out * empty, q * empty, k * unseen, v * unseen]
@@ -103,19 +102,21 @@ def _with_empty_rows(mechanism: Mechanism, trial: Trial) -> Call:
 def _padded_keys(call: Call, seed: int) -> Tensor:
     """Which keys to declare as padding: a few on one side; on a grid with windows, whole rows at its end."""
     gone, count, left = torch.zeros(call.k.shape[2], dtype=torch.bool), 3, seed % 2 == 0
-    if isinstance(call.options, Spatial):
-        rows = 1 if call.options.window is None else 2
-        count, left = rows * call.options.grid[1], left and call.options.window is None
+    spec = call.spec
+    if spec.fills_layout and spec.layout is not None:
+        windows = record_of(spec).pattern_of(spec) is not None
+        count, left = (2 if windows else 1) * spec.layout[1], left and not windows
     gone[slice(0, count) if left else slice(len(gone) - count, None)] = True
     return gone
 
 
 def _alone(call: Call, rows: Tensor, real: Tensor) -> Call:
     alone = part(call, rows=rows, columns=real)
-    if not isinstance(call.options, Spatial):
+    if not call.spec.fills_layout or call.spec.layout is None:
         return alone
-    columns = call.options.grid[1]
-    return replace(alone, options=call.options.model_copy(update={"grid": (len(real) // columns, columns)}))
+    columns = call.spec.layout[1]
+    # Whole rows of a grid are a smaller grid, whose positions nobody need say.
+    return replace(alone, spec=call.spec.replace(grid=(len(real) // columns, columns)), positions=None)
 
 
 def _poisoned(call: Call, where: Tensor, seed: int) -> Call:

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.config import Additive, Frozen, Linear, Local, Spatial
-from headway.ops.attention import MECHANISMS
-from headway.ops.attention.call import Call, Mechanism
+from headway.config import Spec
+from headway.ops.attention import MECHANISMS, Call, Mechanism
 from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import (
     Mask,
@@ -27,7 +26,7 @@ from headway.ops.mask import (
     tiles,
     window,
 )  # fmt: skip
-from headway.ops.mask.pairs import ALL
+from headway.ops.mask.pairs import ALL, Pairs
 
 BATCH, KEY_WIDTH, VALUE_WIDTH = 2, 7, 5
 HEADS = ((3, 3), (3, 1), (6, 2))
@@ -60,8 +59,8 @@ def trial(mechanism: Mechanism, seed: int) -> Trial:
     """
     random = Random(f"{mechanism.name} {seed}")
     generator = torch.Generator().manual_seed(random.getrandbits(40))
-    spec = mechanism.spec(**_options(mechanism.spec, random))
-    call = _first(mechanism, (_tensors(spec, random, generator, same) for same in (None, False, True)))
+    spec = mechanism.spec(**mechanism.examples(random))
+    call = _first(mechanism, (_tensors(mechanism, spec, random, generator, same) for same in (None, False, True)))
     call = _first(mechanism, (replace(call, mask=mask) for mask in _masks(call, random, generator)))
     return Trial(seed, _first(mechanism, _modified(call, random, generator)))
 
@@ -82,50 +81,36 @@ def accepts(mechanism: Mechanism, call: Call) -> bool:
     return True
 
 
-def _options(spec: type[Frozen], random: Random) -> dict[str, Any]:
-    grid = random.choice([(3, 5), (5, 3), (4, 5)])
-    if spec is Local:
-        options: dict[str, Any] = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
-        if random.random() < 0.5:
-            options = {"window": (2, 3), "dilation": (1, random.choice([1, 2])), "grid": grid}
-        return options | {"selected": random.choice([(), (1, 6)]), "global_tokens": random.random() < 0.4}
-    if spec is Spatial:
-        return {"grid": grid, "window": random.choice([None, 2, (2, 3)])}
-    if spec is Linear:
-        return {"feature": random.choice(["elu", "relu", "exp", torch.exp]), "chunk": random.choice([2, 3, 64])}
-    return {}
-
-
-def _tensors(spec: Frozen, random: Random, generator: torch.Generator, same: bool | None) -> Call:
+def _tensors(mechanism: Mechanism, spec: Spec, random: Random, generator: torch.Generator, same: bool | None) -> Call:
     """q, k, v and positions: queries apart from keys (or drawn), widths apart unless they must be the `same`."""
     heads, kv_heads = random.choice(HEADS)
-    queries, keys = _positions(spec, random, generator, same)
-    lengths = [11 if x is None else x.shape[-1] for x in (queries, keys)]
+    positions = _positions(spec, random, generator, same)
+    lengths = [11, 11] if positions is None else list(positions.shape)
     value_width = KEY_WIDTH if same else VALUE_WIDTH
-    if isinstance(spec, Spatial):
-        lengths = [spec.grid[0] * spec.grid[1]] * 2
+    if spec.fills_layout and spec.layout is not None:
+        lengths = [spec.layout[0] * spec.layout[1]] * 2
     q = _draw(generator, BATCH, heads, lengths[0], KEY_WIDTH)
     k = _draw(generator, BATCH, kv_heads, lengths[1], KEY_WIDTH)
     v = _draw(generator, BATCH, kv_heads, lengths[1], value_width)
-    vector = _draw(generator, random.choice([1, heads]), KEY_WIDTH) if isinstance(spec, Additive) else None
-    return Call(q, k, v, spec, query_positions=queries, key_positions=keys, vector=vector)
+    needed = mechanism.parameters(random.choice([1, heads]), KEY_WIDTH)
+    parameters = {name: _draw(generator, *shape) for name, shape in needed.items()}
+    return Call(q, k, v, spec, positions=positions, parameters=parameters)
 
 
-def _positions(
-    spec: Frozen, random: Random, generator: torch.Generator, same: bool | None
-) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    if isinstance(spec, Local) and (spec.grid or spec.global_tokens):
-        first, count = -2 * spec.global_tokens, 11 if spec.grid is None else spec.grid[0] * spec.grid[1]
+def _positions(spec: Spec, random: Random, generator: torch.Generator, same: bool | None) -> Pairs | None:
+    if spec.fills_layout:
+        return None
+    if spec.layout is not None or spec.knows_outside:
+        first, count = -2 * spec.knows_outside, 11 if spec.layout is None else spec.layout[0] * spec.layout[1]
         rising = torch.arange(first, count)[None]
         mixed = rising[:, torch.randperm(rising.shape[1], generator=generator)]
-        return random.choice([(rising, rising), (mixed, rising), (rising, mixed)])
-    if isinstance(spec, Spatial):
-        return None, None
+        return Pairs.of(*random.choice([(rising, rising), (mixed, rising), (rising, mixed)]))
     rising = torch.randint(1, 3, (BATCH, 11), generator=generator).cumsum(1) - 3
     wild = torch.randint(-4, 13, (BATCH, 13), generator=generator), torch.randint(-4, 13, (1, 11), generator=generator)
     cross, one = (torch.arange(-4, 13)[None], torch.arange(13)[None]), (torch.tensor([[8]]), torch.arange(13)[None])
-    own = [(None, None), (rising, rising)]
-    return random.choice(own if same is not None else [*own, wild, cross, one])
+    own = [None, (rising, rising)]
+    found = random.choice(own if same is not None else [*own, wild, cross, one])
+    return None if found is None else Pairs.of(*found)
 
 
 def _masks(call: Call, random: Random, generator: torch.Generator) -> Iterator[Mask | None]:

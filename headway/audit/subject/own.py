@@ -7,11 +7,13 @@ from torch import Tensor, nn
 
 from headway.audit.subject.adapter import Adapter, Step
 from headway.audit.subject.reading import Reading
-from headway.config import Local, Softmax
+from headway.config import StackConfig
 from headway.config.base import sides
-from headway.config.spec import Additive
 from headway.models import KINDS, make
+from headway.ops.attention import record_of
 from headway.ops.mask import Mask, segments
+from headway.ops.mask.base import And, Not, Or
+from headway.ops.mask.positions import Selected
 
 
 def own(module: nn.Module) -> Adapter | None:
@@ -28,26 +30,41 @@ def _rebuild(config: Any) -> Callable[[], nn.Module]:
 
 
 def _language(config: Any) -> Adapter:
-    attention = config.stack.block.attention
     absolute = config.positions is not None and config.positions != "none"
     return Adapter(
-        vocabulary=config.vocabulary, longest=config.length, causal=attention.causal,
-        shifts=not absolute and _shifts(attention.mechanism), call=_read, takes=_takes(attention.mechanism),
-        session=_states, rebuild=_rebuild(config),
+        vocabulary=config.vocabulary, longest=config.length, causal=config.stack.block.attention.causal,
+        shifts=not absolute and _shifts(config.stack), call=_read, takes=_takes(config.stack),
+        session=_cached if _has_caches(config.stack) else None, rebuild=_rebuild(config),
     )  # fmt: skip
 
 
-def _shifts(mechanism: Any) -> bool:
-    """Whether a mechanism knows differences of positions alone: selected places are absolute."""
-    return not (isinstance(mechanism, Local) and mechanism.selected)
+def _shifts(stack: StackConfig) -> bool:
+    """Whether every layer knows differences of positions alone: selected places are absolute."""
+    specs = [block.attention.mechanism for block in stack.pattern]
+    return not any(_absolute(record_of(spec).pattern_of(spec)) for spec in specs if record_of(spec).pattern is not None)
 
 
-def _takes(mechanism: Any) -> frozenset[str]:
+def _absolute(mask: Mask | None) -> bool:
+    match mask:
+        case And(left, right) | Or(left, right):
+            return _absolute(left) or _absolute(right)
+        case Not(inner):
+            return _absolute(inner)
+        case _:
+            return isinstance(mask, Selected)
+
+
+def _takes(stack: StackConfig) -> frozenset[str]:
     """What a stack's call heeds; masks of pairs need an attention that looks at pairs of positions."""
-    if getattr(mechanism, "grid", None) is not None:
+    if stack.grid is not None:
         return frozenset({"keep"})
-    pairs = ["segments"] if isinstance(mechanism, Softmax | Additive | Local) else []
-    return frozenset({"keep", "positions", *pairs})
+    any_mask = all(record_of(block.attention.mechanism).masks == "any" for block in stack.pattern)
+    return frozenset({"keep", "positions", *(["segments"] if any_mask else [])})
+
+
+def _has_caches(stack: StackConfig) -> bool:
+    needs = (record_of(b.attention.mechanism).cache_of(b.attention.mechanism) for b in stack.pattern)
+    return all(need.kind != "none" for need in needs)
 
 
 def _mask(reading: Reading) -> Mask | None:
@@ -58,9 +75,9 @@ def _read(model: Any, reading: Reading) -> Tensor:
     return model(reading.inputs, keep=reading.keep, positions=reading.positions, mask=_mask(reading))
 
 
-def _states(model: Any, reading: Reading) -> Step:
-    states = model.stack.new_states()
-    return lambda piece: model.logits(model.read(piece.inputs, keep=_some(piece.keep), states=states))
+def _cached(model: Any, reading: Reading) -> Step:
+    caches = model.stack.new_caches()
+    return lambda piece: model.logits(model.hidden_states(piece.inputs, keep=_some(piece.keep), caches=caches))
 
 
 def _some(keep: Tensor | None) -> Tensor | None:
@@ -76,16 +93,22 @@ def _masked(config: Any) -> Adapter:
 
 
 def _vectors(config: Any) -> Adapter:
-    attention = config.stack.block.attention
-    alone = not attention.causal and attention.rotary is None and isinstance(attention.mechanism, Softmax)
     # A grid has a shape: nothing is cut off and nothing goes on.
-    grid = getattr(attention.mechanism, "grid", None)
+    grid = config.stack.grid
     length = None if grid is None else grid[0] * grid[1]
     return Adapter(
-        inputs="vectors", width=config.width, causal=attention.causal, equivariant=alone, call=_read,
-        shortest=length or 1, longest=length, multiple=length or 1,
-        shifts=_shifts(attention.mechanism), takes=_takes(attention.mechanism), rebuild=_rebuild(config),
+        inputs="vectors", width=config.width, causal=config.stack.block.attention.causal,
+        equivariant=_equivariant(config.stack), call=_read, shortest=length or 1, longest=length, multiple=length or 1,
+        shifts=_shifts(config.stack), takes=_takes(config.stack), rebuild=_rebuild(config),
     )  # fmt: skip
+
+
+def _equivariant(stack: StackConfig) -> bool:
+    """Whether no layer asks where a token stands."""
+    layers = [block.attention for block in stack.pattern]
+    plain = all("equivariant" in record_of(one.mechanism).laws for one in layers)
+    positions = any(one.causal or one.rotary is not None for one in layers) or stack.bias is not None
+    return plain and not positions
 
 
 def _sentence(config: Any) -> Adapter:
@@ -108,9 +131,8 @@ def _pairs(model: Any, reading: Reading) -> Tensor:
 
 def _seq2seq(config: Any) -> Adapter:
     def session(model: Any, reading: Reading) -> Step:
-        opened = model.session(reading.source, keep=_some(reading.source_keep))
-        states = opened._states
-        return lambda piece: model.logits(model.read(piece.inputs, keep=_some(piece.keep), states=states))
+        caches = model.session(reading.source, keep=_some(reading.source_keep)).caches
+        return lambda piece: model.logits(model.hidden_states(piece.inputs, keep=_some(piece.keep), caches=caches))
 
     return Adapter(
         vocabulary=config.outputs,

@@ -1,9 +1,7 @@
 """What a word on the command line is audited as: a preset, a directory, a run, or what a function makes."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -12,12 +10,9 @@ from torch import nn
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 from headway.audit.subject.own import own
-from headway.audit.subject.trial import said
-from headway.config import Frozen
 from headway.data.tokenizer import Tokenizer
-from headway.hub.load import load
-from headway.hub.target import Directory, Function, Preset, is_model, resolve
-from headway.models import fresh
+from headway.hub.load import load_directory, open_without_weights
+from headway.hub.target import Directory, Function, Preset, resolve
 
 Words = Callable[[int], str]
 RANDOM = "Its weights are random: a preset has none of its own."
@@ -41,33 +36,14 @@ def opened(
     >>> opened("bare-block").adapter.notes
     ('Its weights are random: a preset has none of its own.',)
     """
-    path = _exported(Path(os.path.expanduser(text)))  # pathlib's own raises where there is no such user
-    target = Directory(path) if path is not None else resolve(text)
-    if isinstance(target, Preset):
-        return _configured(target.config, target.name, seed, dtype)
+    target = resolve(text)
     if isinstance(target, Directory):
         return _loaded(target, text, dtype)
     return _made(target, seed, dtype, told or {})
 
 
-def _exported(path: Path) -> Path | None:
-    """The model of a run, which stands in a folder of its own; None of anything else."""
-    if not (path / "config.yaml").is_file() or is_model(path):
-        return None
-    if not is_model(path / "model"):
-        raise ValueError(f"{path} is a run that has not finished: it has no model yet")
-    return path / "model"
-
-
-def _configured(config: Any, name: str, seed: int, dtype: torch.dtype | str | None) -> Opened:
-    module = fresh(config, seed=seed, dtype=_kind(dtype) or torch.float32)
-    adapter = own(module)
-    assert adapter is not None
-    return Opened(module, replace(adapter, notes=(*adapter.notes, RANDOM)), name, None)
-
-
 def _loaded(target: Directory, name: str, dtype: torch.dtype | str | None) -> Opened:
-    module, tokenizer, _ = load(target.path, dtype=dtype)
+    module, tokenizer, _ = load_directory(target.path, dtype=dtype)
     words = None if tokenizer is None else words_of(tokenizer)
     adapter = own(module)
     return Opened(module, None if adapter is None else replace(adapter, words=words), name, words)
@@ -83,47 +59,23 @@ def words_of(tokenizer: Tokenizer) -> Words:
     return word
 
 
-def _made(target: Function, seed: int, dtype: torch.dtype | str | None, told: Mapping[str, Any]) -> Opened:
-    """What the function makes, for real; torch's draws begin at the seed, so that it makes the same again."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        made = _called(target)
-    if isinstance(made, Frozen):
-        return _configured(made, target.name, seed, dtype)
-    module, adapter = _parted(made)
-    if not isinstance(module, nn.Module) or not isinstance(adapter, Adapter | None):
-        raise ValueError(f"{target.name} gives a {type(made).__name__}: {GIVES}")
-    kind = _kind(dtype)
-    module = module if kind is None else module.to(kind)
+def _made(target: Preset | Function, seed: int, dtype: torch.dtype | str | None, told: Mapping[str, Any]) -> Opened:
+    """What a preset configures or a function makes: the same again for the same seed."""
+    module, adapter, _ = open_without_weights(target, dtype=dtype, seed=seed)
+    if not isinstance(adapter, Adapter | None):
+        raise ValueError(f"{target.name} gives a {type(adapter).__name__} beside its model: {GIVES}")
+    if isinstance(target, Preset):
+        adapter = own(module)
+        assert adapter is not None
+        adapter = replace(adapter, notes=(*adapter.notes, RANDOM))
+        return Opened(module, adapter, target.name, None)
     adapter = guessed(module, None, told) if adapter is None else adapter
     if adapter.rebuild is None:
         adapter = replace(adapter, rebuild=lambda: _again(target, seed + 1, module))
     return Opened(module, adapter, target.name, adapter.words)
 
 
-def _parted(made: Any) -> tuple[Any, Any]:
-    return made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-
-
 def _again(target: Function, seed: int, like: nn.Module) -> nn.Module:
     """The same from another seed: whatever saving does not keep comes out differently."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module, _ = _parted(_called(target))
-    return module.to(next((one.dtype for one in like.parameters()), torch.float32)).eval()
-
-
-def _called(target: Function) -> Any:
-    try:
-        return target.call()
-    except ValueError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{target.name}, called without arguments, failed: {said(error)}") from error
-
-
-def _kind(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if dtype is not None and (not isinstance(found, torch.dtype) or not found.is_floating_point):
-        raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {dtype}")
-    return found
+    dtype = next((one.dtype for one in like.parameters()), torch.float32)
+    return open_without_weights(target, dtype=dtype, seed=seed).model.eval()

@@ -4,17 +4,18 @@ Names of parts are those of the modules, so that a line of a price can be found 
 """
 
 from dataclasses import replace
+from math import prod
 
 import torch
 
-from headway.config import Additive, AttentionConfig, BlockConfig, FeedForwardConfig, Linear, StackConfig
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, PositionBias, StackConfig
 from headway.cost.part import Part, beside, leaf, series
 from headway.cost.setting import Setting
-from headway.nn.state import reach_of
+from headway.nn.context import TABLED
 from headway.ops.activation import activation_price
-from headway.ops.attention import MECHANISMS
-from headway.ops.attention.linear import resumed
-from headway.ops.attention.price import Modifiers, attention_operation, softmax_depth
+from headway.ops.attention import CacheNeed, record_of
+from headway.ops.attention.cost import Workload
+from headway.ops.attention.plan import Modifiers
 from headway.ops.linear import linear_price
 from headway.ops.mask import Mask, causal
 from headway.ops.mask.pairs import Pairs
@@ -22,8 +23,6 @@ from headway.ops.move import add_price, dropout_price, rotary_price, scale_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, Sizes
 from headway.steps import Each
-
-LEARNED = "learned"  # a bias with parameters of its own, added to the scores
 
 
 def entering(block: BlockConfig) -> Number:
@@ -40,7 +39,6 @@ def stack_part(
     config: StackConfig,
     setting: Setting,
     *,
-    bias: str | None = None,
     first: int | None = None,
     fed: bool = False,
 ) -> Part:
@@ -48,12 +46,35 @@ def stack_part(
 
     `fed`: the first block's input is the model's own and needs no gradient.
     """
-    block = block_part("blocks", config.block, setting, bias=bias, first=first)
     norm = leaf("norm", norm_price(config.block.norm, setting.rows, leaving(config.block), training=setting.training))
-    entry = block_part("blocks", config.block, setting, bias=bias, first=first, fed=True) if fed else None
-    rest = config.layers - 1 if fed else config.layers
-    blocks = replace(block, times=rest) if rest != 0 else None
-    return series(name, entry, blocks, norm if config.final_norm else None)
+    entry = block_part("blocks", config.block, setting, bias=config.bias, first=first, fed=True) if fed else None
+    counts = list(config.counts)
+    counts[0] = counts[0] - 1 if fed else counts[0]
+    blocks = [
+        replace(block_part("blocks", block, setting, bias=config.bias, first=first), times=count)
+        for block, count in zip(config.pattern, counts, strict=True)
+        if count != 0
+    ]
+    return series(name, bias_part(config), entry, *blocks, norm if config.final_norm else None)
+
+
+def bias_part(config: StackConfig) -> Part | None:
+    """The learned numbers of a bias over differences of positions."""
+    if config.bias is None or not is_learned(config.bias):
+        return None
+    return leaf("bias", Operation("embedding", weights=numbers_of(config.bias) * config.block.attention.heads))
+
+
+def is_learned(bias: PositionBias | None) -> bool:
+    return bias is not None and numbers_of(bias) > 0
+
+
+def numbers_of(bias: PositionBias) -> int:
+    """Learned numbers for each head: none for ALiBi, one for each bucket, or for each difference -reach … reach."""
+    sizes = {"alibi": 0, "relative": getattr(bias, "buckets", 0), "clipped": 2 * getattr(bias, "reach", 0) + 1}
+    if bias.kind not in sizes:
+        raise ValueError(f"the cost of a {bias.kind} bias is not known here")
+    return sizes[bias.kind]
 
 
 def block_part(
@@ -61,7 +82,7 @@ def block_part(
     c: BlockConfig,
     setting: Setting,
     *,
-    bias: str | None = None,
+    bias: PositionBias | None = None,
     first: int | None = None,
     fed: bool = False,
 ) -> Part:
@@ -114,41 +135,53 @@ def attention_part(
     *,
     name: str = "attention",
     crossing: bool = False,
-    bias: str | None = None,
+    bias: PositionBias | None = None,
     first: int | None = None,
     fed: bool = False,
 ) -> Part:
     """Projections around a mechanism; a source that is held in a cache is not projected again."""
-    maps = [query_map(c, setting, fed=fed, crossing=crossing)]
-    if not (crossing and setting.prepared):
-        maps.append(source_maps(c, setting, crossing=crossing, fed=fed))
-    return series(name, beside("", *maps), gather_part(c, setting, crossing=crossing, bias=bias, first=first))
+    if not crossing:
+        maps = _map("qkv", c, setting.rows, c.width, _columns(c), turned=c.heads + c.kv_heads, fed=fed)
+    elif setting.prepared:
+        maps = query_map(c, setting)
+    else:
+        maps = beside("", query_map(c, setting), source_maps(c, setting))
+    return series(name, maps, gather_part(c, setting, crossing=crossing, bias=bias, first=first))
 
 
-def query_map(c: AttentionConfig, setting: Setting, *, fed: bool = False, crossing: bool = False) -> Part:
-    """Queries are what is scaled: of cross-attention, the keys need not wait for it."""
-    part = _map("query", c, setting.rows, c.width, c.heads * c.head_width, turned=c.heads, fed=fed)
-    if not crossing or not _scaled(c):
+def _columns(c: AttentionConfig) -> Number:
+    """Of queries, keys and values together."""
+    return c.heads * c.head_width + c.kv_heads * (c.head_width + c.value_width)
+
+
+def query_map(c: AttentionConfig, setting: Setting) -> Part:
+    """Of cross-attention; queries are what is scaled, and the keys need not wait for it."""
+    part = _map("query", c, setting.rows, c.width, c.heads * c.head_width, turned=c.heads, fed=False)
+    if not _scaled(c):
         return part
     return series("", part, leaf("query_scale", Operation("elementwise", steps=(Each(1),))))
 
 
 def _scaled(c: AttentionConfig) -> bool:
-    if isinstance(c.mechanism, Additive):
-        return c.scale is not None  # its scores have no scale of their own
-    return c.scale != 1.0 and not isinstance(c.mechanism, Linear)
+    """Whether scores are multiplied by a scale: by the mechanism's own where nobody says."""
+    return record_of(c.mechanism).scales if c.scale is None else c.scale != 1.0
 
 
-def source_maps(c: AttentionConfig, setting: Setting, *, crossing: bool, fed: bool = False) -> Part:
-    """Keys and values, side by side. Of a source they are ready long before the query is: not on the longest way."""
-    rows = setting.batch * setting.source_length if crossing else setting.rows
-    key = _map("key", c, rows, c.source_width, c.kv_heads * c.head_width, turned=c.kv_heads, fed=fed)
-    value = _map("value", c, rows, c.source_width, c.kv_heads * c.value_width, fed=fed)
-    return replace(beside("", key, value), early=crossing)
+def source_maps(c: AttentionConfig, setting: Setting) -> Part:
+    """Keys and values of a source: ready long before the query is, and so not on the longest way."""
+    rows = setting.batch * setting.source_length
+    columns = c.kv_heads * (c.head_width + c.value_width)
+    part = _map("key_value", c, rows, c.source_width, columns, turned=c.kv_heads, fed=False)
+    return replace(part, early=True)
 
 
 def gather_part(
-    c: AttentionConfig, setting: Setting, *, crossing: bool = False, bias: str | None = None, first: int | None = None
+    c: AttentionConfig,
+    setting: Setting,
+    *,
+    crossing: bool = False,
+    bias: PositionBias | None = None,
+    first: int | None = None,
 ) -> Part:
     """The mechanism itself and the map of what it gathers."""
     core = leaf("core", core_price(c, setting, crossing=crossing, bias=bias, first=first))
@@ -167,51 +200,51 @@ def _map(
 
 
 def core_price(
-    c: AttentionConfig, setting: Setting, *, crossing: bool = False, bias: str | None = None, first: int | None = None
+    c: AttentionConfig,
+    setting: Setting,
+    *,
+    crossing: bool = False,
+    bias: PositionBias | None = None,
+    first: int | None = None,
 ) -> Operation:
-    """The mechanism itself, with the mask that the model lays on it."""
-    sizes = Sizes(setting.batch, c.heads, c.kv_heads, setting.length, _keys(c, setting, crossing), c.head_width,
+    """The mechanism itself, with the mask that the model lays on it, and the parameters that it needs."""
+    record, need = record_of(c.mechanism), record_of(c.mechanism).cache_of(c.mechanism)
+    sizes = Sizes(setting.batch, c.heads, c.kv_heads, setting.length, _keys(need, setting, crossing), c.head_width,
                   c.value_width)  # fmt: skip
+    # A bias that every layer shares is a table of the whole pass where it is small, and a rule beyond.
     modifiers = Modifiers(
         scaled=_scaled(c), early=crossing, softcap=c.softcap is not None, bias=bias is not None,
-        learned=bias == LEARNED, gradients=setting.training,
+        rule=bias is not None and _long(sizes),
+        learned=is_learned(bias), gradients=setting.training,
     )  # fmt: skip
-    mask = setting.source_mask if crossing else _own_mask(c, setting)
-    found = mechanism_price(c, sizes, mask, _pairs(sizes, setting, crossing, first), modifiers)
-    if isinstance(c.mechanism, Linear) and setting.past != 0 and sizes.whole and not crossing:
-        found = replace(found, forward=replace(found.forward, executed=resumed(sizes, c.mechanism)))
-    return replace(found, weights=c.heads * c.head_width) if isinstance(c.mechanism, Additive) else found
+    mask = setting.source_mask if crossing else _own_mask(c, need, setting)
+    past = 0 if crossing else setting.past
+    cached = not crossing and (setting.session or past != 0)
+    work = Workload(sizes, mask, _pairs(sizes, setting, crossing, first), modifiers, past, cached)
+    found = record.operation(c.mechanism, work)
+    shapes = record.parameters(c.heads, c.head_width).values()
+    return replace(found, weights=found.weights + sum(prod(shape) for shape in shapes))
 
 
-def mechanism_price(
-    c: AttentionConfig, sizes: Sizes, mask: Mask | None, pairs: Pairs, modifiers: Modifiers
-) -> Operation:
-    """The price of the mechanism; of one's own that has no price, what its cost says, and softmax's depth."""
-    record = next((one for one in MECHANISMS.values() if isinstance(c.mechanism, one.spec)), None)
-    if record is None:
-        raise ValueError(
-            f"{type(c.mechanism).__name__} is the spec of no mechanism in MECHANISMS: it has no price here"
-        )
-    if record.price is not None:
-        return record.price(sizes, mask, c.mechanism, pairs, modifiers)
-    forward = record.cost(sizes, mask, c.mechanism, pairs)
-    steps = softmax_depth(sizes, modifiers)
-    return attention_operation(sizes, forward=forward, backward=forward + forward, steps=steps)
+def _long(sizes: Sizes) -> bool:
+    """Whether the bias is made tile by tile; of a length that is a letter nobody asks how it is computed."""
+    pairs = sizes.queries * sizes.keys
+    return isinstance(pairs, int) and pairs > TABLED
 
 
-def _keys(c: AttentionConfig, setting: Setting, crossing: bool) -> Number:
+def _keys(need: CacheNeed, setting: Setting, crossing: bool) -> Number:
     """The source, or what the cache holds and the new tokens; a running total holds none, a window its width."""
     if crossing:
         return setting.source_length
-    if isinstance(c.mechanism, Linear):
+    if need.kind == "total":
         return setting.length
-    reach = reach_of(c) if isinstance(setting.past, int) and setting.past else 0
-    return setting.length + (min(setting.past, reach - 1) if reach else setting.past)
+    window = need.window if isinstance(setting.past, int) and setting.past else 0
+    return setting.length + (min(setting.past, window - 1) if window else setting.past)
 
 
-def _own_mask(c: AttentionConfig, setting: Setting) -> Mask | None:
+def _own_mask(c: AttentionConfig, need: CacheNeed, setting: Setting) -> Mask | None:
     single = isinstance(setting.length, int) and setting.length == 1 and setting.past != 0
-    if not c.causal or (single and not isinstance(c.mechanism, Linear)):  # it may see all that is held
+    if not c.causal or (single and need.kind != "total"):  # it may see all that is held
         return setting.text_mask
     mask = setting.text_mask
     return causal() if mask is None else mask & causal()
@@ -223,8 +256,6 @@ def _pairs(sizes: Sizes, setting: Setting, crossing: bool, first: int | None) ->
     if crossing:
         return Pairs.counting(sizes.queries, sizes.keys)
     begin = setting.past if first is None else first
-    if not begin and setting.session and setting.batch > 1:
-        return Pairs.of(torch.arange(sizes.queries).expand(setting.batch, -1))  # a cache knows where each row stands
     if not begin:
         return Pairs.of(sizes.queries)
     query = torch.arange(begin, begin + sizes.queries)

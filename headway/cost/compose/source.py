@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
-from headway.config import Additive, BlockConfig, StackConfig
+from headway.config import BlockConfig, read_spec
 from headway.config.recurrent import RecurrentConfig
 from headway.config.seq2seq import Seq2SeqConfig
-from headway.cost.compose.layers import LEARNED, block_part, entering, leaving, source_maps, stack_part
+from headway.cost.compose.layers import bias_part, block_part, entering, leaving, source_maps, stack_part
 from headway.cost.compose.text import dropped, embed
 from headway.cost.part import Part, beside, cut, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
-from headway.ops.attention import MECHANISMS
-from headway.ops.attention.price import PLAIN
+from headway.ops.attention import record_of
+from headway.ops.attention.cost import Workload
+from headway.ops.attention.plan import PLAIN
 from headway.ops.linear import linear_price
 from headway.ops.loss import loss_price
 from headway.ops.mask.pairs import Pairs
@@ -34,7 +35,7 @@ def seq2seq(c: Seq2SeqConfig, setting: Setting) -> Part:
 
 
 def _decoded(c: Seq2SeqConfig, setting: Setting) -> Part:
-    stack = stack_part("decoder", c.decoder, setting, bias=_bias(c))
+    stack = stack_part("decoder", c.decoder, setting)
     return series("", _target(c, setting), stack)
 
 
@@ -43,24 +44,35 @@ def _joined(c: Seq2SeqConfig, setting: Setting) -> Part:
     block, cross = c.decoder.block, c.decoder.block.cross
     assert cross is not None
     held = replace(setting, prepared=True)
-    before, after = cut(block_part("blocks", block, held, bias=_bias(c)), "cross.core")
-    keys = replace(source_maps(cross, setting, crossing=True), early=False)
-    rest = block_part("blocks", block, setting, bias=_bias(c))
+    bias = c.decoder.bias
+    before, after = cut(block_part("blocks", block, held, bias=bias), "cross.core")
+    keys = replace(source_maps(cross, setting), early=False)
     norm = leaf("norm", norm_price(block.norm, setting.rows, leaving(block)))
     return series(
         "",
         beside(
             "",
             series("", _encoded(c, setting), series("decoder.blocks.cross", keys)),
-            series("", _target(c, setting), series("decoder", before)),
+            series("", _target(c, setting), series("decoder", bias_part(c.decoder), before)),
         ),
         series(
             "decoder",
             after,
-            replace(rest, times=c.decoder.layers - 1) if c.decoder.layers != 1 else None,
+            *_others(c, setting),
             norm if c.decoder.final_norm else None,
         ),
     )
+
+
+def _others(c: Seq2SeqConfig, setting: Setting) -> list[Part]:
+    """The decoder's blocks but for the first."""
+    counts = list(c.decoder.counts)
+    counts[0] = counts[0] - 1
+    return [
+        replace(block_part("blocks", block, setting, bias=c.decoder.bias), times=count)
+        for block, count in zip(c.decoder.pattern, counts, strict=True)
+        if count != 0
+    ]
 
 
 def _encoded(c: Seq2SeqConfig, setting: Setting) -> Part:
@@ -68,26 +80,13 @@ def _encoded(c: Seq2SeqConfig, setting: Setting) -> Part:
     return series(
         "",
         _entrance(c, c.encoder.block, source, "source", c.vocabulary, own=True),
-        _table(c, c.encoder, "source"),
-        stack_part("encoder", c.encoder, source, bias=_bias(c)),
+        stack_part("encoder", c.encoder, source),
     )
 
 
 def _target(c: Seq2SeqConfig, setting: Setting) -> Part:
     own = c.target_vocabulary is not None
-    entrance = _entrance(c, c.decoder.block, setting, "target", c.outputs, own=own)
-    return series("", entrance, _table(c, c.decoder, "target"))
-
-
-def _bias(c: Seq2SeqConfig) -> str | None:
-    return None if c.relative is None else LEARNED
-
-
-def _table(c: Seq2SeqConfig, stack: StackConfig, name: str) -> Part | None:
-    """The learned numbers of a bias over differences of positions."""
-    if c.relative is None:
-        return None
-    return leaf(f"{name}_bias", Operation("embedding", weights=c.relative.buckets * stack.block.attention.heads))
+    return _entrance(c, c.decoder.block, setting, "target", c.outputs, own=own)
 
 
 def _entrance(
@@ -183,10 +182,9 @@ def _step(c: RecurrentConfig, setting: Setting, *, own: bool = True) -> Part:
     """One query over the annotations, which are keys (mapped) and values (as they are); then the next state."""
     batch, keys = setting.batch, setting.source_length
     sizes = Sizes(batch, 1, 1, 1, keys, c.attention_width, c.annotation_width)
-    price = MECHANISMS["additive"].price
-    assert price is not None
-    pairs = Pairs.counting(1, keys) if sizes.whole else Pairs.counting(1, 1)
-    core = price(sizes, setting.source_mask, Additive(), pairs, replace(PLAIN, scaled=False))
+    pairs, spec = Pairs.counting(1, keys) if sizes.whole else Pairs.counting(1, 1), read_spec("additive")
+    work = Workload(sizes, setting.source_mask, pairs, replace(PLAIN, scaled=False))
+    core = record_of(spec).operation(spec, work)
     core = replace(core, weights=c.attention_width if own else 0)
     return series("", leaf("alignment.core", core), _cell("cell", c, batch, context=c.annotation_width, own=own))
 

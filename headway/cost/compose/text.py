@@ -66,7 +66,7 @@ def masked(c: MaskedConfig, setting: Setting) -> Part:
 def _read(c: MaskedConfig, setting: Setting) -> Part:
     block, rows = c.stack.block, setting.rows
     width = entering(block)
-    words = embed("", c.vocabulary, width, rows, positions="learned", length=c.length)
+    words = embed("", c.vocabulary, width, rows, positions=c.positions, length=c.length)
     return series(
         "",
         beside("", words, leaf("types", lookup_price(rows, c.types, width))),

@@ -29,12 +29,15 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
         batch * c.grid[0] * c.grid[1], down * across, c.channels, entering(block), first=True,
         read=batch * c.channels * sides(c.image)[0] * sides(c.image)[1],
     )  # fmt: skip
-    positions = replace(add_price(entries, weights=length * entering(block)), kind="embedding")
+    # A vector for every token, or half a vector for every row and for every column.
+    table = {"learned": length * entering(block), "learned_grid": sum(c.grid) * (entering(block) // 2)}
+    added = entries if c.positions == "learned" else batch * c.grid[0] * c.grid[1] * entering(block)
+    positions = add_price(added, weights=table.get(c.positions, 0), kind="embedding")
     return series(
         "",
         leaf("patches", patches),
         leaf("class_token", Operation("embedding", weights=c.extra * entering(block))) if c.extra else None,
-        leaf("positions", positions),
+        leaf("positions", positions) if c.positions != "none" else None,
         dropped("dropout", setting, entries, block.dropout),
         stack_part("stack", c.stack, inner, first=-c.extra or None),
         *_top(c, batch, leaving(block)),

@@ -1,7 +1,7 @@
 """The memory of a model before it runs: weights, gradients, optimiser, activations, caches, and what is in use at most.
 
-Nothing is allocated. The model is walked through on sizes (memory_tape), line by line as headway/nn and headway/models
-compute: forwards, and for a step of training backwards too.
+Nothing is allocated. The model itself runs on fake tensors (`traced`): forwards, and for a step of training backwards
+too.
 
 >>> from headway.presets import preset
 >>> found = memory_of(preset("gpt2"), Setting(batch=8, length=1024))
@@ -12,9 +12,10 @@ compute: forwards, and for a step of training backwards too.
 from dataclasses import asdict, dataclass, replace
 
 from headway.config import Frozen
+from headway.cost.memory.asked import KINDS
 from headway.cost.memory.cache import cache_bytes, reserved, token_bytes
 from headway.cost.memory.optimiser import optimiser_state, update_bytes
-from headway.cost.memory.walk import KINDS, entries_of, walked
+from headway.cost.memory.traced import entries_of, walked
 from headway.cost.setting import BYTES, Setting
 
 WRITERS = ("language", "seq2seq", "recurrent")
@@ -64,7 +65,7 @@ def memory_of(config: Frozen, setting: Setting, *, optimiser: str = "adamw", new
         inputs=taught.inputs,
         saved=taught.saved,
         aside=taught.aside,
-        saved_checkpointed=again.saved + again.aside,
+        saved_checkpointed=again.kept,
         logits=still.output,
         peak_forward=weights + still.inputs + still.peak,
         peak_step=weights + state + taught.inputs + max(taught.peak, update),

@@ -5,11 +5,11 @@
 73728
 """
 
-from headway.config import AttentionConfig, Frozen, LanguageConfig, Linear, StackConfig
+from headway.config import AttentionConfig, Frozen, LanguageConfig, StackConfig
 from headway.config.recurrent import RecurrentConfig
 from headway.config.seq2seq import Seq2SeqConfig
 from headway.cost.setting import Setting
-from headway.nn.state import reach_of
+from headway.ops.attention import record_of
 
 AHEAD = 1024  # new tokens that are reserved at once (generate.reader)
 PLACE = 9  # bytes of a column that tell where its token stands, and whether it is real
@@ -36,29 +36,36 @@ def cache_bytes(config: Frozen, setting: Setting, tokens: int, capacity: int, *,
     if isinstance(config, RecurrentConfig):
         words = setting.source_length * (config.annotation_width + config.attention_width)
         return setting.batch * ((words + config.hidden) * setting.itemsize + setting.source_length * places)
-    stack = _writer(config)
-    own = layer_bytes(stack.block.attention, setting, tokens, capacity, places=places)
-    cross = 0
-    if stack.block.cross is not None:
-        cross = setting.source_length * (_column(stack.block.cross, setting) + PLACE * places)
-    return stack.layers * setting.batch * (own + cross)
+    found, stack = 0, _writer(config)
+    for block, count in zip(stack.pattern, stack.counts, strict=True):
+        one = layer_bytes(block.attention, setting, tokens, capacity, places=places)
+        if block.cross is not None:
+            one += setting.source_length * _column(block.cross, setting)
+        found += count * setting.batch * one
+    return found
 
 
 def layer_bytes(c: AttentionConfig, setting: Setting, tokens: int, capacity: int, *, places: bool = False) -> int:
     """One layer, one row: a running total, a window, or everything."""
-    if isinstance(c.mechanism, Linear):
+    need = record_of(c.mechanism).cache_of(c.mechanism)
+    if need.kind == "none":
+        raise ValueError(need.why)
+    if need.kind == "total":
         return c.kv_heads * c.head_width * (c.value_width + 1) * max(4, setting.itemsize)
-    held = reach_of(c) or columns(tokens, capacity)
-    return held * (_column(c, setting) + PLACE * places)
+    # Where tokens stand is written down for a window, whose columns do not stay in order.
+    held = need.window or columns(tokens, capacity)
+    return held * (_column(c, setting) + PLACE * (places and bool(need.window)))
 
 
 def token_bytes(config: Frozen, setting: Setting) -> int:
     """What one more token of one text adds, as long as it adds anything: 0 for running totals and one state."""
     if isinstance(config, RecurrentConfig):
         return 0
-    stack = _writer(config)
-    c = stack.block.attention
-    return 0 if isinstance(c.mechanism, Linear) else stack.layers * _column(c, setting)
+    stack, found = _writer(config), 0
+    for block, count in zip(stack.pattern, stack.counts, strict=True):
+        need = record_of(block.attention.mechanism).cache_of(block.attention.mechanism)
+        found += 0 if need.kind == "total" else count * _column(block.attention, setting)
+    return found
 
 
 def _column(c: AttentionConfig, setting: Setting) -> int:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from headway.config import Frozen, nearest
@@ -66,25 +67,44 @@ def largest(
     """The largest batch or length whose phase fits into the memory: it fits, and one more does not."""
     _check(config, what, phase)
 
+    @lru_cache
     def needs(count: int) -> int:
         return peak(config, _sized(setting, what, count), phase, optimiser=optimiser, new=new)
 
-    low = _searched(lambda count: needs(count) <= memory_bytes, _most(config, what))
+    low = _searched(needs, memory_bytes, _most(config, what))
     more = None if low == _most(config, what) else needs(low + 1)
     return Fit(what, phase, memory_bytes, low, needs(max(low, 1)), more)
 
 
-def _searched(fits: Callable[[int], bool], most: int) -> int:
-    """Doubling until it does not fit, then halving the distance."""
+def _searched(needs: Callable[[int], int], memory: int, most: int) -> int:
+    """The largest count up to `most` that needs no more than the memory; 0 where not even 1 does.
+
+    What is needed grows nearly in proportion, so the line through two counts says where to look next; a halving in
+    between keeps the search short where it does not.
+    """
     low, high = 0, 1
-    while high < most and fits(high):
-        low, high = high, min(2 * high, most)
-    if high == most and fits(most):
-        return most
+    known = {1: needs(1)}
+    if known[1] > memory:
+        return 0
+    while high < most and known[high] <= memory:
+        low, high = high, min(most, max(2 * high, _aimed(known, low, high, memory)))
+        known[high] = needs(high)
+    if known[high] <= memory:
+        return high
+    halve = False
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        middle = (low + high) // 2 if halve else min(max(_aimed(known, low, high, memory), low + 1), high - 1)
+        known[middle] = needs(middle)
+        low, high = (middle, high) if known[middle] <= memory else (low, middle)
+        halve = not halve
     return low
+
+
+def _aimed(known: dict[int, int], low: int, high: int, memory: int) -> int:
+    """Where the line through two counts meets the memory."""
+    if low not in known or known[high] <= known[low]:
+        return (low + high) // 2
+    return low + (memory - known[low]) * (high - low) // (known[high] - known[low])
 
 
 def _sized(setting: Setting, what: str, count: int) -> Setting:

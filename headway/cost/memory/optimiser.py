@@ -6,11 +6,11 @@ In half precision steps are taken on float32 copies of the weights, which have g
 from collections.abc import Iterator
 
 from headway.config import Frozen
-from headway.cost.compose import price_tree
-from headway.cost.memory.walk import entries_of
+from headway.cost.memory.traced import entries_of
 from headway.cost.optimiser import optimiser_bytes
-from headway.cost.part import lines
 from headway.cost.setting import Setting
+from headway.hub.parts import part_names
+from headway.models import on_meta
 
 WIDE = 4
 
@@ -23,7 +23,7 @@ def optimiser_state(config: Frozen, setting: Setting, optimiser: str) -> int:
     wide = max(WIDE, setting.itemsize) // WIDE
     if optimiser != "muon":
         return copies + wide * optimiser_bytes(optimiser, count)
-    matrices = sum(sets * rows * columns for sets, rows, columns in _matrices(config))
+    matrices = sum(rows * columns for rows, columns in block_matrices(config))
     return copies + wide * (optimiser_bytes("muon", matrices) + optimiser_bytes("adamw", count - matrices))
 
 
@@ -35,8 +35,8 @@ def update_bytes(config: Frozen, setting: Setting, optimiser: str) -> int:
     if optimiser != "muon":
         return gradients
     shapes: dict[tuple[int, int], int] = {}
-    for sets, rows, columns in _matrices(config):
-        shapes[rows, columns] = shapes.get((rows, columns), 0) + sets
+    for rows, columns in block_matrices(config):
+        shapes[rows, columns] = shapes.get((rows, columns), 0) + 1
     ahead = wide * sum(sets * rows * columns for (rows, columns), sets in shapes.items())
     return gradients + ahead + max((wide * _together(*shape, sets) for shape, sets in shapes.items()), default=0)
 
@@ -46,9 +46,11 @@ def _together(rows: int, columns: int, sets: int) -> int:
     return 2 * sets * (rows * columns + min(rows, columns) ** 2)
 
 
-def _matrices(config: Frozen) -> Iterator[tuple[int, int, int]]:
-    """How many matrices of which shape the blocks have: Muon moves these."""
-    for line in lines(price_tree(config, Setting())):
-        if "blocks" in line.path.split(".") and line.operation.kind == "product":
-            _, _, inner, outer = line.operation.shape
-            yield line.sets, outer, inner
+def block_matrices(config: Frozen) -> Iterator[tuple[int, int]]:
+    """The shapes of all matrices of blocks: Muon moves these, and queries, keys and values apart."""
+    model = on_meta(config)
+    parts = part_names(model)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2 and "blocks" in name.split(".") and name.endswith(".weight"):
+            for rows in parts[name].values():
+                yield rows or parameter.shape[0], parameter.shape[1]

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from headway.config import (
     AttentionConfig,
     BlockConfig,
-    Channel,
     Frozen,
     LanguageConfig,
     MaskedConfig,
@@ -28,10 +27,8 @@ from headway.config import (
     VisionConfig,
 )
 from headway.nn.attention import Attention
-from headway.nn.block import Block
-from headway.nn.stack import Stack
-from headway.ops.attention import Call, hard
-from headway.ops.attention.hard import Hard
+from headway.nn.block import Block, Stack
+from headway.ops.attention import Call, hard, record_of
 from headway.steps import Number
 
 _CODE = 2  # channels that say where a position stands: a point on the circle
@@ -75,9 +72,8 @@ def attaining(heads: int, layers: int, length: int, *, residual: bool = True, va
     Its inputs have two channels for the position (`circle`) and `values` for what is seen.
     """
     width = _CODE + values
-    attention = AttentionConfig(
-        width=width, heads=heads, head_width=_CODE, value_width=width, scale=1.0, mechanism=Hard()
-    )
+    # The mechanism of the layer is put in its core below.
+    attention = AttentionConfig(width=width, heads=heads, head_width=_CODE, value_width=width, scale=1.0)
     block = BlockConfig(attention=attention, order="none", residual=residual)
     with torch.device("meta"):  # every weight is written below, and nobody's random numbers are drawn
         stack = Stack(StackConfig(block=block, layers=layers))
@@ -105,13 +101,12 @@ def _look_back(layer: Attention, offsets: list[int], length: int, residual: bool
     """Weights with which head h looks at position i - offsets[h], counted around the circle."""
     values = layer.config.width - _CODE
     turns = [_turn(-2 * pi * (offset % length) / length) for offset in offsets]
-    for weight in (layer.query.weight, layer.key.weight, layer.value.weight):
-        weight.zero_()
+    query, key, value = layer.qkv.weight.zero_().split(layer.columns)
     for head, turn in enumerate(turns):
-        layer.query.weight[head * _CODE : (head + 1) * _CODE, :_CODE] = turn
-        layer.key.weight[head * _CODE : (head + 1) * _CODE, :_CODE] = torch.eye(_CODE)
+        query[head * _CODE : (head + 1) * _CODE, :_CODE] = turn
+        key[head * _CODE : (head + 1) * _CODE, :_CODE] = torch.eye(_CODE)
     assert layer.out is not None
-    layer.value.weight.copy_(torch.eye(layer.config.width).repeat(len(offsets), 1))
+    value.copy_(torch.eye(layer.config.width).repeat(len(offsets), 1))
     # Positive numbers cannot cancel: whatever is looked at leaves a trace.
     draw = torch.Generator().manual_seed(0)
     mixed = [0.5 + torch.rand(values, values, generator=draw) for _ in offsets]
@@ -148,10 +143,14 @@ def bound_of(config: Frozen, length: int, source: int) -> int | None:
 
 
 def _stack_bound(config: StackConfig, length: int) -> int | None:
-    attention = config.block.attention
-    if isinstance(attention.mechanism, Channel):
+    if any(record_of(b.attention.mechanism).between == "channels" for b in config.pattern):
         return None
-    return argmax_bound(attention.heads, config.layers, length, config.block.residual)
+    if not config.alternates:
+        return argmax_bound(config.block.attention.heads, config.layers, length, config.block.residual)
+    ways = 1
+    for block in config.blocks:
+        ways *= block.attention.heads + block.residual
+    return min(ways, length)
 
 
 def _joint_bound(config: Seq2SeqConfig, length: int, source: int) -> int | None:

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from headway.config import Additive, AttentionConfig, Channel, Frozen, Linear, Local, Pair, Softmax, Spatial, sides
+from headway.config import AttentionConfig, Pair
 from headway.cost.reach.sets import LONGEST, Axis, Boxes, Sets, Table, TooLong, everything, itself
-from headway.ops.attention.local import pattern
-from headway.ops.mask import Mask, causal, tiles
+from headway.ops.attention import record_of
+from headway.ops.mask import Mask, causal
 from headway.ops.mask.kernel import kept_keys, without_padding
 from headway.ops.mask.pairs import Pairs
-from headway.ops.mask.positions import Full
+from headway.ops.mask.positions import Full, Tiles, Window
 
 
 def looked_at(
@@ -26,7 +26,7 @@ def looked_at(
     """What each query looks at; `own`: keys are of the same sequence as queries (padding is then no query either)."""
     if mask is not None:
         mask.check(1, config.heads, *pairs.shape)
-    if isinstance(config.mechanism, Channel):
+    if record_of(config.mechanism).between == "channels":
         return _between_channels(config, pairs, mask)
     whole = _whole(config, mask)
     found = _ranges(config, pairs, mask) or _spans(whole, pairs)
@@ -51,39 +51,29 @@ def _between_channels(config: AttentionConfig, pairs: Pairs, mask: Mask | None) 
 
 
 def _whole(config: AttentionConfig, mask: Mask | None) -> Mask:
-    parts = [_pattern(config.mechanism), causal() if config.causal else None, mask]
+    parts = [pattern_of(config), causal() if config.causal else None, mask]
     found = [part for part in parts if part is not None]
     return reduce(and_, found) if found else Full()
 
 
-def _pattern(spec: Frozen) -> Mask | None:
-    """The mask that a mechanism stands for; None where it sees whatever others allow."""
-    if isinstance(spec, Local):
-        return pattern(spec)
-    if isinstance(spec, Spatial):
-        return None if spec.window is None else tiles(spec.window, grid=spec.grid)
-    if isinstance(spec, Softmax | Linear | Additive):
-        return None
-    raise ValueError(
-        f"which keys {type(spec).__name__} looks at is known to its author alone: its reach can be measured"
-    )
+def pattern_of(config: AttentionConfig) -> Mask | None:
+    """The mask that a layer's mechanism stands for; None where it sees whatever others allow."""
+    return record_of(config.mechanism).pattern_of(config.mechanism)
 
 
 def _ranges(config: AttentionConfig, pairs: Pairs, mask: Mask | None) -> Boxes | None:
     """Patterns that are ranges in steps or on a grid; None for others."""
-    spec = config.mechanism
-    if mask is not None or not pairs.counted or not isinstance(spec, Local | Spatial):
+    own = pattern_of(config)
+    if mask is not None or not pairs.counted:
         return None
-    if isinstance(spec, Spatial):
-        plain = spec.window is not None and not config.causal
-        return _tiles(spec.grid, sides(spec.window)) if plain and spec.window is not None else None
-    if any(0 <= point < pairs.shape[0] for point in spec.selected):
+    if isinstance(own, Tiles) and own.grid is not None and not config.causal:
+        return _tiles(own.grid, own.size)
+    if isinstance(own, Window) and own.grid is None:
+        return Boxes((_window(pairs.shape[0], own.size[1], own.step[1], causal=config.causal),))
+    if not isinstance(own, Window) or own.grid is None:
         return None
-    windows, steps = sides(spec.window), sides(spec.dilation)
-    if spec.grid is None:
-        return Boxes((_window(pairs.shape[0], windows[1], steps[1], causal=config.causal),))
-    whole = spec.grid[0] * spec.grid[1] == pairs.shape[0] and not config.causal
-    axes = (_window(*one, causal=False) for one in zip(spec.grid, windows, steps, strict=True))
+    whole = own.grid[0] * own.grid[1] == pairs.shape[0] and not config.causal
+    axes = (_window(*one, causal=False) for one in zip(own.grid, own.size, own.step, strict=True))
     return Boxes(tuple(axes)) if whole else None
 
 

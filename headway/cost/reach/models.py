@@ -100,26 +100,32 @@ def layers_of(config: Frozen, texts: Texts) -> list[Layer]:
 def _stack(part: str, config: StackConfig, texts: Texts) -> list[Layer]:
     attention, (pairs, mask) = config.block.attention, texts.pairs()
     length = pairs.shape[0]
-    if mask is None and length > LONGEST and selects(attention, length):
+    if mask is None and length > LONGEST and selects(attention, length) and not config.alternates:
         return _layers(part, selected_layers(attention, length, config.layers), causal=attention.causal)
-    seen = looked_at(attention, pairs, mask=mask, residual=config.block.residual)
+    seen = _seen(config, pairs, mask)
     return _layers(part, repeated(seen, _start(seen), config.layers), causal=attention.causal)
 
 
-def _start(seen: Sets) -> Sets:
+def _seen(config: StackConfig, pairs: Pairs, mask: Mask | None) -> list[Sets]:
+    """What each block of the pattern looks at."""
+    return [looked_at(b.attention, pairs, mask=mask, residual=b.residual) for b in config.pattern]
+
+
+def _start(patterns: list[Sets]) -> Sets:
     """Every position sees itself before the first layer, in the same axes."""
-    if not isinstance(seen, Boxes):
+    seen = patterns[0]
+    if not all(isinstance(one, Boxes) for one in patterns) or not isinstance(seen, Boxes):
         return Table(torch.eye(len(seen.counts), dtype=torch.bool))
     return Boxes(tuple(itself(axis.size, axis.step) for axis in seen.axes))
 
 
-def repeated(seen: Sets, start: Sets, layers: int) -> list[Sets]:
-    """The same layer again and again; where it changes nothing any more, nothing is computed."""
+def repeated(seen: list[Sets], start: Sets, layers: int) -> list[Sets]:
+    """The same layers again and again; where none of them changes anything any more, nothing is computed."""
     found: list[Sets] = []
-    for _ in range(layers):
+    for layer in range(layers):
         before = found[-1] if found else start
-        after = compose(seen, before)
-        if found and same(after, before):
+        after = compose(seen[layer % len(seen)], before)
+        if len(found) >= len(seen) and all(same(after, one) for one in found[-len(seen) :]):
             return found + [before] * (layers - len(found))
         found.append(after)
     return found
@@ -131,10 +137,10 @@ def _layers(part: str, found: list[Sets], *, causal: bool = False) -> list[Layer
 
 def _patches(config: VisionConfig, mask: Mask | None) -> list[Layer]:
     """Of the patches: tokens before them are parameters, and see nothing before the first layer."""
-    extra, block, patches = config.extra, config.stack.block, config.grid[0] * config.grid[1]
+    extra, patches = config.extra, config.grid[0] * config.grid[1]
     pairs = Pairs.of(patches) if not extra else Pairs.of(torch.arange(-extra, patches))
-    seen = looked_at(block.attention, pairs, mask=mask, residual=block.residual)
-    if extra or isinstance(seen, Table):
+    seen = _seen(config.stack, pairs, mask)
+    if extra or any(isinstance(one, Table) for one in seen):
         keep = None if mask is None else kept_keys(mask)
         start = Boxes((Axis(*_after_extra(extra, patches), patches),))
         start = start if keep is None else Table(start.table[keep[0]][:, keep[0, extra:]])
@@ -158,12 +164,13 @@ def _decoded(config: StackConfig, texts: Texts, memory: Sets) -> tuple[list[Sets
     """What the decoder's layers see of the target, and of the source through what the encoder saw."""
     block = config.block
     assert block.cross is not None
-    seen = looked_at(block.attention, Pairs.of(texts.length), residual=block.residual)
+    patterns = _seen(config, Pairs.of(texts.length), None)
     across = _across(block.cross, texts)
     given = compose(across, memory)
-    own, other = _start(seen), Boxes((nothing(texts.length, texts.source),))
+    own, other = _start(patterns), Boxes((nothing(texts.length, texts.source),))
     found: tuple[list[Sets], list[Sets]] = ([], [])
-    for _ in range(config.layers):
+    for layer in range(config.layers):
+        seen = patterns[layer % len(patterns)]
         own, other = compose(seen, own), compose(seen, other)
         own, other = _asking(block, across, own), union(_asking(block, across, other), given)
         found[0].append(own)

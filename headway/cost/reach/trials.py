@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from headway.config import Pair, RecurrentConfig, sides
 from headway.cost.reach.models import Texts
 from headway.models.davit import DaViT, Dual, Stage
+from headway.models.encoder import Masked
 from headway.models.language import Language
-from headway.models.masked import Masked
 from headway.models.recurrent import Recurrent
 from headway.models.sentence import SentenceEncoder
 from headway.models.seq2seq import Seq2Seq
 from headway.models.vectors import Vectors
 from headway.models.vit import Vision
-from headway.nn.stack import Stack
+from headway.nn.block import Stack
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import kept_keys, without_padding
 
@@ -83,7 +83,7 @@ def _text(model: Language | Masked, texts: Texts, draw: torch.Generator) -> Tria
     tokens = _copies(texts.length, texts.length, model.config.vocabulary, draw)
     keep, rest = _split(texts.mask)
     spread = None if keep is None else keep.expand(texts.length, -1)
-    run = partial(model.read, tokens, keep=spread, mask=rest)
+    run = partial(model.hidden_states, tokens, keep=spread, mask=rest)
     return Trial(
         run,
         _stack(model.stack),
@@ -151,7 +151,8 @@ def _patches(model: Vision, mask: Mask | None, draw: torch.Generator) -> Trial:
     pictures = _alike(c.length, (c.channels, *sides(c.image)), model, draw)
     inputs = partial(patch_inputs, grid=c.grid, patch=sides(c.patch))
     return Trial(
-        partial(model.read, pictures, mask=mask), _stack(model.stack), (), pictures, inputs, _residual(model.stack),
+        partial(model.hidden_states, pictures, mask=mask), _stack(model.stack), (), pictures, inputs,
+        _residual(model.stack),
         None if keep is None else keep[0],
     )  # fmt: skip
 
@@ -160,7 +161,9 @@ def _pixels(model: DaViT, draw: torch.Generator) -> Trial:
     c = model.config
     pictures = _alike(c.grids[0][0] * c.grids[0][1], (c.channels, *sides(c.image)), model, draw)
     watches = (Watch("stem", 0, model.stem), *_blocks(model))
-    return Trial(partial(model.read, pictures), watches, (), pictures, partial(patch_inputs, grid=sides(c.image)))
+    return Trial(
+        partial(model.hidden_states, pictures), watches, (), pictures, partial(patch_inputs, grid=sides(c.image))
+    )
 
 
 def _blocks(model: DaViT) -> Iterator[Watch]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.cost.sheet import Sheet
 from headway.cost.show.memory import PHASES, amounts
-from headway.cost.show.report import merged, things
+from headway.cost.show.report import merged, report, things
 from headway.cost.show.table import BYTES, SECONDS, Amount, Cell, Table, share, table
 
 Quantity = tuple[str, str]  # what, and in which unit
@@ -23,6 +23,11 @@ def listed(sheets: Sequence[Sheet]) -> Table:
     """All sections and operations in one table, for a spreadsheet."""
     found = [{**_flat(sections(sheet)), **_operations(sheet)} for sheet in sheets]
     return _table("", _titles(sheets), found)
+
+
+def whole_report(sheet: Sheet) -> list[Table]:
+    """All that is known of one model: its sums, then every table of `report`."""
+    return [totals(sheet), *report(sheet)]
 
 
 def totals(sheet: Sheet) -> Table:

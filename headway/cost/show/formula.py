@@ -8,7 +8,7 @@
 from dataclasses import replace
 from typing import Any
 
-from headway.config import DaViTConfig, Frozen, Local
+from headway.config import BlockConfig, DaViTConfig, Frozen
 from headway.cost.asked import fixed_length
 from headway.cost.compose import price_tree
 from headway.cost.letters import symbol
@@ -17,6 +17,8 @@ from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
 from headway.cost.show.algebra import written
 from headway.cost.show.table import Table, table
+from headway.ops.attention import record_of
+from headway.ops.mask.positions import Window
 from headway.steps import COUNTINGS
 
 SOURCES = ("seq2seq", "recurrent")
@@ -90,16 +92,26 @@ def formula_record(sheet: Sheet) -> dict[str, Any]:
 
 def remarks(sheet: Sheet) -> list[str]:
     """Where a formula holds."""
-    spec = getattr(getattr(getattr(sheet.config, "stack", None), "block", None), "attention", None)
-    spec = None if spec is None else spec.mechanism
-    found = []
-    if isinstance(spec, Local) and spec.grid is None:
-        found.append(f"the useful FLOPs are those of texts at least as long as the window of {spec.window:,}")
+    stack = getattr(sheet.config, "stack", None)
+    windows = [] if stack is None else list(dict.fromkeys(map(_window, stack.pattern)))
+    found = [
+        f"the useful FLOPs are those of texts at least as long as the window of {size:,}" for size in windows if size
+    ]
     if isinstance(sheet.config, DaViTConfig) or (sheet.config is not None and fixed_length(sheet.config)):
         found.append("the model reads one length, so that its price depends on the batch alone")
     if sheet.setting.lengths is not None or sheet.setting.mask is not None:
         found.append("the formula knows no padding: the useful FLOPs of the values do")
     return found
+
+
+def _window(block: BlockConfig) -> int | None:
+    """The size of a plain window along a text; None for any other pattern."""
+    spec = block.attention.mechanism
+    match record_of(spec).pattern_of(spec):
+        case Window(grid=None) as near:
+            return near.size[1]
+        case _:
+            return None
 
 
 def arguments(value: Any) -> str:

@@ -3,7 +3,7 @@
 from headway.cost.optimiser import FLOPS as OPTIMISERS
 from headway.cost.show.table import Table, table
 from headway.ops.activation import FLOPS as CURVES
-from headway.ops.attention.price import PER_SCORE
+from headway.ops.attention.cost import PER_SCORE
 from headway.ops.norm import FLOPS as NORMS
 from headway.steps import COUNTINGS, SERIAL, SUMS, TREE, Each, Product, Step, Sum, depth_of
 

@@ -103,7 +103,7 @@ def _tiny(layers: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     model = Language(gpt2(width=8, heads=2, layers=layers, vocabulary=11, length=length, dropout=0.0)).to(dtype)
     tokens, session = torch.zeros(1, 2, dtype=torch.long), model.session(capacity=length)
     with torch.enable_grad():
-        hidden = model.read(tokens).sum()
+        hidden = model.hidden_states(tokens).sum()
 
     def decoded() -> object:
         nonlocal session
@@ -113,7 +113,7 @@ def _tiny(layers: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     return {
         "forward": lambda: model.session(capacity=3).read(tokens),
         "decoding": decoded,
-        "learning": lambda: model.read(tokens),
+        "learning": lambda: model.hidden_states(tokens),
         "backward": lambda: torch.autograd.grad(hidden, list(model.parameters()), retain_graph=True),
     }
 

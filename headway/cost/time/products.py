@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headway.ops.attention import attend
-from headway.ops.attention.guard import finite
+from headway.ops.guard import finite
 from headway.ops.linear import gradients, linear
 
 Made = tuple[float, Callable[[], object]]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from headway.cost.trace.products import Work
-from headway.ops.attention.price import flash_causal
+from headway.ops.attention.cost import flash_causal
 
 NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from headway.cost.trace.axes import Axes
 from headway.cost.trace.call import Called
 from headway.cost.trace.products import Work
-from headway.ops.attention.price import PER_SCORE
+from headway.ops.attention.cost import PER_SCORE
 from headway.steps import POSITIONS, WIDTH, Each, Product, Step, softmax_steps
 
 

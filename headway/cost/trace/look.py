@@ -16,6 +16,7 @@ from headway.cost.trace.problem import Problem, problem_of
 from headway.cost.trace.regions import Depth, deepest
 from headway.cost.trace.storages import Storages
 from headway.cost.trace.tracer import Tracer
+from headway.nn.context import unguarded
 from headway.steps import COUNTINGS
 
 Loss = Callable[[Any], Tensor]
@@ -56,7 +57,7 @@ def look(
     tracer = _tracer(copied, (inputs, keywords), lengths, numbers=device == "cpu", guessing=guessing)
     problem, output, saved = None, None, 0
     try:
-        with _running(tracer, ground, backward=backward):
+        with unguarded(), _running(tracer, ground, backward=backward):
             with tracer.saving():
                 output = copied.call(*inputs, **keywords)
                 started = _starts(output, loss) if backward else []

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headway.ops.attention import Call
@@ -32,9 +32,10 @@ def of_heads(call: Call, heads: slice) -> Call:
         return call
     group = torch.arange(call.q.shape[1], device=call.q.device)[heads] // (call.q.shape[1] // call.k.shape[1])
     k = call.k.index_select(1, group)
-    vector = call.vector if call.vector is None or call.vector.shape[0] == 1 else call.vector[heads]
+    own = {name: value if value.shape[0] == 1 else value[heads] for name, value in call.parameters.items()}
     mask = None if call.mask is None else _of_mask(call.mask, heads)
-    return replace(call, q=call.q[:, heads], k=k, v=k, mask=mask, bias=_of_bias(call.bias, heads), vector=vector)
+    bias = _of_bias(call.bias, heads)
+    return replace(call, q=call.q[:, heads], k=k, v=k, mask=mask, bias=bias, parameters=own, shared=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +80,8 @@ class _BiasOfHeads:
     def parameters(self) -> tuple[Tensor, ...]:
         return self.inner.parameters
 
-    def table(
-        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
-    ) -> Float[Tensor, "#b H L M"]:
-        found = self.inner.table(parameters, query_positions, key_positions)
+    def table(self, parameters: tuple[Tensor, ...], pairs: Pairs) -> Float[Tensor, "#b H L M"]:
+        found = self.inner.table(parameters, pairs)
         return found if found.shape[1] == 1 else found[:, self.chosen]
 
 

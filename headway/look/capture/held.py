@@ -1,19 +1,20 @@
 """A call that outlives its pass: queries and keys of its own, no values, and nothing that may change unnoticed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from headway.config import Additive, Channel, Frozen, Softmax
+from headway.config import Frozen, read_spec
 from headway.look.capture.heads import of_heads, runs
 from headway.look.capture.sight import Kernel
 from headway.ops.attention import Call, record_of
 from headway.ops.bias import Bias
 from headway.ops.mask import Mask, allowed, causal
+from headway.ops.mask.pairs import Pairs
 
 T = TypeVar("T")
 
@@ -42,10 +43,8 @@ class _Rule:
     inner: Bias
     parameters: tuple[Tensor, ...]
 
-    def table(
-        self, parameters: tuple[Tensor, ...], query_positions: Int[Tensor, "#b L"], key_positions: Int[Tensor, "#b M"]
-    ) -> Float[Tensor, "#b H L M"]:
-        return self.inner.table(parameters, query_positions, key_positions)
+    def table(self, parameters: tuple[Tensor, ...], pairs: Pairs) -> Float[Tensor, "#b H L M"]:
+        return self.inner.table(parameters, pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,8 @@ class HeldCall:
     @property
     def shape(self) -> tuple[int, int, int, int]:
         batch, heads, queries, width = self.q.shape
-        between = (width, width) if isinstance(self.rest["options"], Channel) else (queries, self.count)
+        channels = record_of(self.rest["spec"]).between == "channels"
+        between = (width, width) if channels else (queries, self.count)
         return batch, heads, *between
 
     @property
@@ -83,7 +83,7 @@ class HeldCall:
 
     def goes_on(self, call: Call) -> bool:
         """Whether the call has one query more for these keys; if so, new keys are taken in."""
-        alike = call.q.shape[:2] == self.q.shape[:2] and call.options == self.rest["options"]
+        alike = call.q.shape[:2] == self.q.shape[:2] and call.spec == self.rest["spec"]
         return alike and self.keys.grown(call.k)
 
     def weights(self, rows: slice, heads: list[int]) -> Float[Tensor, "B h l M"]:
@@ -95,22 +95,13 @@ class HeldCall:
 
 
 def _weights(call: Call, rows: slice) -> Float[Tensor, "B h l M"]:
-    record = record_of(call)
-    if not isinstance(call.options, Additive):
-        return record.weights(call, rows, slice(None))
-    # Its hidden layer has K numbers for each pair: so many fewer rows at once.
-    start, stop, step = rows.indices(call.q.shape[2])
-    part = step * max(1, (stop - start) // step // call.q.shape[3])
-    found = [
-        record.weights(call, slice(at, min(at + part, stop), step), slice(None)) for at in range(start, stop, part)
-    ]
-    return torch.cat(found, 2)
+    return record_of(call.spec).weights(call, rows, slice(None))
 
 
 def held_call(call: Call, keys: Keys | None = None) -> HeldCall:
     """What is needed to compute the weights later; `keys` where they are held already."""
     size = max(call.q.numel(), call.k.numel())
-    names = [one.name for one in fields(Call) if one.name not in ("q", "k", "v", "bias", "keys_finite")]
+    names = [one.name for one in fields(Call) if one.name not in ("q", "k", "v", "bias", "guard", "shared")]
     rest = {name: _own(getattr(call, name), size) for name in names} | {"bias": _own_bias(call.bias, size)}
     tables = tuple((x, x._version) for x in _tensors(rest) if x.numel() > size and not x.is_inference())
     held = Keys(call.k) if keys is None else keys
@@ -127,6 +118,8 @@ def _own(value: T, size: int) -> T:
     """The same with copies of its tensors, but of those that have more entries than this."""
     if isinstance(value, Tensor):
         return value.detach() if value.numel() > size else value.detach().clone()  # type: ignore[return-value]
+    if isinstance(value, Mapping):
+        return {name: _own(one, size) for name, one in value.items()}  # type: ignore[return-value]
     if isinstance(value, Frozen) or not is_dataclass(value) or isinstance(value, type):
         return value
     return replace(value, **{one.name: _own(getattr(value, one.name), size) for one in fields(value) if one.init})
@@ -145,11 +138,11 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 def call_of(sight: Kernel) -> Call:
     """The same attention as a call of headway's own."""
-    table, places = sight.mask, (None, None)
+    table, places = sight.mask, None
     hides = table is not None and table.dtype == torch.bool
     mask: Mask | None = allowed(table) if hides else None  # type: ignore[arg-type]
     if sight.causal:
         queries, keys = (torch.arange(x.shape[2], device=x.device)[None] for x in (sight.q, sight.k))
-        mask, places = causal() if mask is None else mask & causal(), (queries, keys)
+        mask, places = causal() if mask is None else mask & causal(), Pairs.of(queries, keys)
     bias = None if hides else table
-    return Call(sight.q, sight.k, sight.k, Softmax(), mask, *places, sight.scale, bias)
+    return Call(sight.q, sight.k, sight.k, read_spec("softmax"), mask, places, sight.scale, bias)

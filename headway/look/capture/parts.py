@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headway.config import Local, Softmax, Spatial
 from headway.look.capture.table import FIRST, Table
-from headway.ops.attention import Call
-from headway.ops.attention.explicit import expand
+from headway.ops.attention import Call, record_of
+from headway.ops.attention.kernels.eager import expand
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ class Parts:
 
 def parts_of(call: Call) -> Parts | None:
     """None where the weights are no such softmax."""
-    if not isinstance(call.options, Softmax | Local | Spatial):
+    if record_of(call.spec).scores != "dot":
         return None
     table = Table(call)
     bias = None if call.bias is None else table.by_distance()

@@ -25,7 +25,7 @@ class Recorder:
             return
         call = call_of(sight) if isinstance(sight, Kernel) else sight
         if 0 not in (*call.q.shape, call.k.shape[2]) and not self._joined(name, call) and self._counts(name):
-            self._add(Attention(name, record_of(call).name, [held_call(call)]))
+            self._add(Attention(name, record_of(call.spec).name, [held_call(call)]))
 
     def _counts(self, name: str) -> bool:
         self._count += 1

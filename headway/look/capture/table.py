@@ -7,15 +7,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headway.config import Local, Spatial
 from headway.look.capture.sight import HIDDEN
-from headway.ops.attention import Call
-from headway.ops.attention.explicit import bias_at
-from headway.ops.attention.local import pattern
+from headway.ops.attention import Call, record_of
+from headway.ops.attention.kernels.eager import bias_at
 from headway.ops.bias import Alibi, Clipped, Relative
-from headway.ops.mask import Mask, tiles
+from headway.ops.mask import Mask
 from headway.ops.mask.kernel import choose
-from headway.ops.mask.pairs import ALL, take
+from headway.ops.mask.pairs import ALL, Pairs, take
 
 FIRST = slice(0, 1)
 # Entries of a table that are alive at once.
@@ -113,7 +111,7 @@ class Table:
             return None
         first = pairs.key[:, :1] - pairs.query[:, -1:]
         distances = first + torch.arange(self.rows + self.keys - 1, device=first.device)
-        found = bias.table(bias.parameters, torch.zeros_like(first), distances)[0, :, 0]
+        found = bias.table(bias.parameters, Pairs.of(torch.zeros_like(first), distances))[0, :, 0]
         return found.expand(self.call.q.shape[1], -1)
 
 
@@ -131,11 +129,4 @@ def _by_diagonals(x: Float[Tensor, "a l M"], none: float) -> Float[Tensor, "a l 
 
 def _whole_mask(call: Call) -> Mask | None:
     """The mask of the call, and what its mechanism hides besides."""
-    match call.options:
-        case Local():
-            own = pattern(call.options)
-        case Spatial(window=window, grid=grid) if window is not None:
-            own = tiles(window, grid=grid)
-        case _:
-            return call.mask
-    return own if call.mask is None else own & call.mask
+    return call.under(record_of(call.spec).pattern_of(call.spec)).mask

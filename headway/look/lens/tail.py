@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.look.lens.blocks import same
+from headway.models.encoder import Masked
 from headway.models.language import Language
-from headway.models.masked import Masked
 from headway.models.seq2seq import Seq2Seq
 
 # Vectors of a depth -> logits of words.

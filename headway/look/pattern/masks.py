@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from headway.config import Softmax
+from headway.config import read_spec
 from headway.look.pattern.asked import Asked, extent, long, patch, settled
 from headway.look.pattern.rule import Places, Rule
 from headway.ops import mask as masks
@@ -102,7 +102,10 @@ def mask_rules(name: str, asked: Asked) -> list[Rule]:
     batch = made.batch
     labels = [name.replace("_", " ") if batch == 1 else f"{name}, item {item}" for item in range(batch)]
     longer = (lambda: mask_rules(name, long(said))[0]) if name in GROWING and said.keys is None else None
-    return [Rule(label, formula, Softmax(), made, places, item, longer=longer) for item, label in enumerate(labels)]
+    return [
+        Rule(label, formula, read_spec("softmax"), made, places, item, longer=longer)
+        for item, label in enumerate(labels)
+    ]
 
 
 def _sized(asked: Asked) -> Asked:

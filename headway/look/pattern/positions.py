@@ -10,7 +10,8 @@ from jaxtyping import Float
 from headway.config import nearest
 from headway.look.pattern.asked import patch
 from headway.ops.bias import alibi_slopes, relative_bucket
-from headway.ops.position import rotary_frequencies, rotary_table, sinusoidal, sinusoidal_grid
+from headway.ops.position import sinusoidal, sinusoidal_grid
+from headway.ops.rotary import rotary_frequencies, rotary_table
 
 SMALLEST_BASE, LARGEST_BASE = 1e-3, 1e30
 

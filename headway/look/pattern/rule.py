@@ -13,10 +13,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.config import Additive, Channel, Frozen
+from headway.config import Spec
 from headway.look.pattern.asked import Asked, patch
 from headway.look.record import Side
-from headway.ops.attention import MECHANISMS, build
+from headway.ops.attention import make_call, record_of
+from headway.ops.attention.cost import Workload
 from headway.ops.mask import Mask
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.sizes import Cost, Sizes
@@ -60,7 +61,7 @@ class Rule:
 
     label: str
     formula: str
-    spec: Frozen
+    spec: Spec
     mask: Mask | None
     places: Places
     item: int = 0
@@ -81,10 +82,13 @@ class Rule:
         """Uniform over the keys that each query may see; channels x channels between channels."""
         q = torch.zeros(self.batch, self.groups, len(self.places.query), self.channels)
         k = torch.zeros(self.batch, self.groups, len(self.places.key), self.channels)
-        vector = torch.zeros(1, self.channels) if isinstance(self.spec, Additive) else None
-        places = {"query_positions": self.places.query, "key_positions": self.places.key}
-        call = build(q, k, k, mask=self.mask, mechanism=self.spec, vector=vector, options={}, **places)
-        found = MECHANISMS[self.mechanism].weights(call, ALL, ALL)[self.item]
+        record = record_of(self.spec)
+        zeros = {name: torch.zeros(shape) for name, shape in record.parameters(1, self.channels).items()}
+        call = make_call(
+            q, k, k, self.spec, mask=self.mask, parameters=zeros,
+            query_positions=self.places.query, key_positions=self.places.key,
+        )  # fmt: skip
+        found = record.weights(call, ALL, ALL)[self.item]
         return (torch.block_diag(*found) if self.between_channels else found[0]).numpy()
 
     @property
@@ -93,7 +97,7 @@ class Rule:
 
     @property
     def between_channels(self) -> bool:
-        return isinstance(self.spec, Channel)
+        return record_of(self.spec).between == "channels"
 
     def sides(self) -> tuple[Side, Side]:
         if not self.between_channels:
@@ -109,7 +113,7 @@ class Rule:
         queries, keys = len(self.places.query), len(self.places.key)
         sizes = Sizes(self.batch, self.groups, self.groups, queries, keys, width, width)
         pairs = Pairs.of(self.places.query, self.places.key)
-        return MECHANISMS[self.mechanism].cost(sizes, self.mask, self.spec, pairs)
+        return record_of(self.spec).operation(self.spec, Workload(sizes, self.mask, pairs)).forward
 
     @property
     def executed(self) -> int:

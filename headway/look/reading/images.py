@@ -29,7 +29,7 @@ def vision(model: Any, given: Given, title: str) -> Sample:
     rows, columns = (side * patch for side, patch in zip(config.grid, sides(config.patch), strict=True))
     seen = pixels_of(image[:, :rows, :columns], config.images)  # what is past the last whole patch is not looked at
     side = patches("image", config.grid, EXTRA[: config.extra], address(seen))
-    return Sample(title, model, (side,), lambda: model.read(image[None]), lambda attention: PATCHES)
+    return Sample(title, model, (side,), lambda: model.hidden_states(image[None]), lambda attention: PATCHES)
 
 
 def davit(model: Any, given: Given, title: str) -> Sample:
@@ -41,7 +41,7 @@ def davit(model: Any, given: Given, title: str) -> Sample:
     filled = [f"{stage + 1} from {_size(config.grids[stage])} to {_size(config.padded(stage))}" for stage in stages
               if config.grids[stage] != config.padded(stage)]  # fmt: skip
     notes = (PADDING.format(", ".join(filled)),) if filled else ()
-    return Sample(title, model, found, lambda: model.read(image[None]), _in_stage, notes=notes)
+    return Sample(title, model, found, lambda: model.hidden_states(image[None]), _in_stage, notes=notes)
 
 
 def _stage(config: Any, stage: int, seen: UInt8[np.ndarray, "Y X C"]) -> Side:

@@ -41,7 +41,7 @@ def pair(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sample
 
 
 def _read(model: Any, source: torch.Tensor, target: torch.Tensor) -> Any:
-    return model.read(target, model.encode(source))
+    return model.hidden_states(target, model.encode(source))
 
 
 def target_cut(

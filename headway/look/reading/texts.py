@@ -52,7 +52,7 @@ def language(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sa
         notes += (f"The text has {len(cut.ids):,} tokens, and the model was made for {config.length:,}.",)
     side, tokens = renamed(vocabulary.side("text", cut), given.tokens), row(cut, model.tokens.weight)
     return Sample(
-        title, model, (side,), lambda: model.read(tokens), lambda attention: DECODER, lambda: model(tokens),
+        title, model, (side,), lambda: model.hidden_states(tokens), lambda attention: DECODER, lambda: model(tokens),
         word=vocabulary.word, outputs=config.vocabulary, notes=notes,
     )  # fmt: skip
 
@@ -67,8 +67,8 @@ def masked(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Samp
         types = torch.tensor([cut.types], device=tokens.device)
     speaks = model.word_head is not None
     return Sample(
-        title, model, (side,), lambda: model.read(tokens, types=types), lambda attention: ENCODER,
-        (lambda: model.words(model.read(tokens, types=types))) if speaks else None,
+        title, model, (side,), lambda: model.hidden_states(tokens, types=types), lambda attention: ENCODER,
+        (lambda: model.words(model.hidden_states(tokens, types=types))) if speaks else None,
         word=vocabulary.word, outputs=config.vocabulary, notes=notes,
     )  # fmt: skip
 
@@ -79,4 +79,6 @@ def sentence(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sa
     cut, notes = cut_of(given, vocabulary, title, before=config.prompt)
     check_length(len(cut.ids), config.limit, what="the text", title=title)
     side, tokens = renamed(vocabulary.side("text", cut), given.tokens), row(cut, model.encoder.tokens.weight)
-    return Sample(title, model, (side,), lambda: model.encoder.read(tokens), lambda attention: ENCODER, notes=notes)
+    return Sample(
+        title, model, (side,), lambda: model.encoder.hidden_states(tokens), lambda attention: ENCODER, notes=notes
+    )

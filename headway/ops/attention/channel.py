@@ -6,20 +6,18 @@ Channels attend to channels; the sum of a score runs over positions. Heads are t
 queries as keys. Padding is the one mask it knows: a padded position takes no part in the sums and gets 0.
 """
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headway.config import Channel, Spec
-from headway.ops.attention.call import Call, Mechanism
-from headway.ops.attention.explicit import expand
-from headway.ops.attention.price import PER_SCORE, Modifiers, attention_operation
-from headway.ops.mask import Mask
+from headway.ops.attention.call import Call
+from headway.ops.attention.cost import PER_SCORE, Workload, attention_operation
+from headway.ops.attention.kernels.eager import expand
+from headway.ops.attention.mechanism import CacheNeed, Mechanism, all_pairs
 from headway.ops.mask.kernel import kept_keys, without_padding
-from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Operation, Sizes
+from headway.ops.mask.pairs import ALL
+from headway.sizes import Cost, Operation
 from headway.steps import POSITIONS, WIDTH, Each, Product, softmax_steps
 
 
@@ -81,21 +79,23 @@ def _scale(call: Call) -> float:
     return call.q.shape[3] ** -0.5 if call.scale is None else call.scale
 
 
-def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
-    """dense = 2 B H L K² multiply-adds, K channels a group; other = 6 FLOPs for each of B H K² scores."""
-    per_position = 2 * sizes.heads * sizes.key_width * sizes.key_width
+def cache(spec: Spec) -> CacheNeed:
+    return CacheNeed("none", why="channel attention sums over all positions: it cannot be read token by token")
+
+
+def operation(spec: Spec, work: Workload) -> Operation:
+    """dense = 2 B H L K² multiply-adds, K channels a group; other = 6 FLOPs for each of B H K² scores.
+
+    A score sums over positions, its softmax and what it weighs over the channels of a group.
+    """
+    sizes, width = work.sizes, work.sizes.key_width
+    per_position = 2 * sizes.heads * width * width
     dense = sizes.batch * sizes.queries * per_position
-    keep = None if mask is None else kept_keys(mask)
+    keep = None if work.mask is None else kept_keys(work.mask)
     useful = dense if keep is None else int(keep.expand(sizes.batch, -1).sum()) * per_position
-    return Cost(dense, useful, dense, PER_SCORE * sizes.batch * sizes.heads * sizes.key_width * sizes.key_width)
-
-
-def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
-    """A score sums over positions, its softmax and what it weighs over the channels of a group."""
-    forward, width = cost(sizes, mask, spec, pairs), sizes.key_width
-    unscaled = 0 if modifiers.scaled else sizes.batch * sizes.heads * width * width
-    forward = replace(forward, other=forward.other - unscaled)
-    scaled = (Each(1),) if modifiers.scaled else ()
+    flops = PER_SCORE if work.modifiers.scaled else PER_SCORE - 1
+    forward = Cost(dense, useful, dense, flops * sizes.batch * sizes.heads * width * width)
+    scaled = (Each(1),) if work.modifiers.scaled else ()
     steps = (Product(sizes.queries, POSITIONS), *scaled, *softmax_steps(width, WIDTH), Product(width, WIDTH))
     return attention_operation(sizes, forward=forward, backward=forward + forward, steps=steps)
 
@@ -106,9 +106,14 @@ MECHANISM = Mechanism(
     reference,
     attend,
     weights,
-    cost,
+    operation,
     laws=frozenset({
         "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear", "equivariant",
     }),
-    price=price,
+    pattern=all_pairs,
+    cache=cache,
+    masks="padding",
+    modifiers=frozenset({"scale"}),
+    between="channels",
+    products=attend,
 )  # fmt: skip

@@ -11,13 +11,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.config import Frozen
+from headway.config import Spec
 from headway.ops.attention.call import Call
-from headway.ops.attention.explicit import bias_at, dot, expand, extras_of, modify
+from headway.ops.attention.kernels.eager import bias_at, dot, expand, modify
 
 
-class Hard(Frozen):
+class Hard(Spec):
     """The options of hard attention: none."""
+
+    kind: str = "hard"
 
 
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
@@ -45,7 +47,7 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
 def _chosen(call: Call) -> tuple[Int[Tensor, "B H L"], Bool[Tensor, "B H L"]]:
     """The key of each row, and whether the row may see any."""
     with torch.no_grad():
-        parameters = tuple(extra.value for extra in extras_of(call))
+        parameters = tuple(extra.value for extra in call.extras)
         scores = dot(call, call.q.to(call.dtype), call.k.to(call.dtype))
         scores = modify(scores, call, bias_at(call.bias, parameters, call.pairs))
         if call.mask is not None:

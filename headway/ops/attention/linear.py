@@ -7,20 +7,24 @@ all at once, causal in chunks, and one token at a time on a running total. A row
 """
 
 from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Linear, Spec, nearest
-from headway.ops.attention.call import Call, Mechanism
-from headway.ops.attention.explicit import Row, expand
-from headway.ops.attention.guard import finite, guarded
-from headway.ops.attention.loop import reference_of
-from headway.ops.attention.price import Modifiers, attention_operation
-from headway.ops.attention.scan import Feature, Stream, causal_stream, divide, read, whole_stream
-from headway.ops.mask import Mask
+from headway.config import Linear, nearest
+from headway.ops.attention.call import Call
+from headway.ops.attention.cost import Workload, attention_operation
+from headway.ops.attention.kernels.chunked import Feature, Stream, causal_stream, divide, read, whole_stream
+from headway.ops.attention.kernels.eager import Row, expand
+from headway.ops.attention.kernels.guard import guarded_call
+from headway.ops.attention.kernels.reference import reference_of
+from headway.ops.attention.mechanism import CacheNeed, Mechanism, all_pairs
+from headway.ops.guard import at_least_float32
 from headway.ops.mask.kernel import Kernel, choose, is_causal, kept_keys
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.sizes import Cost, Number, Operation, Sizes
@@ -28,8 +32,15 @@ from headway.steps import POSITIONS, WIDTH, Each, Product, softmax_steps
 
 # Tokens at once where order does not matter.
 _WHOLE = 1024
+
+
+def elu_plus_one(x: Tensor) -> Tensor:
+    """elu(x) + 1 without its cancellation: x + 1 above 0, exp(x) below, which e⁻²⁰ - 1 + 1 would lose."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+
+
 FEATURES: dict[str, Feature] = {
-    "elu": lambda x: F.elu(x) + 1,
+    "elu": elu_plus_one,
     "relu": F.relu,
     "exp": lambda x: x.softmax(-1),  # exp, normalised over the width so that it cannot overflow
 }
@@ -49,19 +60,20 @@ def feature_of(spec: Linear) -> Feature:
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
     """The equation, one query at a time, on the keys that query may see."""
     _kernel(call)
-    return reference_of(call, _row_of(call))
+    return reference_of(call, row(call))
 
 
-def _row_of(call: Call) -> Row:
+def row(call: Call) -> Row:
+    """One query's computation."""
     heads, dtype, g = call.q.shape[1], call.dtype, feature_of(_spec(call))
 
-    def row(pairs: Pairs, table: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def one(pairs: Pairs, table: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         seen = table.mT  # B H M 1: hidden keys are zeroed before the map, and what the map makes of 0 after it
         keys = g(torch.where(seen, expand(k, heads).to(dtype), 0.0))
         scores = (g(q.to(dtype)) @ keys.mT).masked_fill(~table, 0)
         return divide(scores @ torch.where(seen, expand(v, heads).to(dtype), 0.0), scores.sum(-1, keepdim=True))
 
-    return row
+    return one
 
 
 def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, "B h l M"]:
@@ -78,24 +90,33 @@ def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, 
 
 def attend(call: Call) -> Float[Tensor, "B H L W"]:
     """A stream of chunks under causality, one total for all without; heads of a group share their totals."""
-    kernel = _kernel(call)
+    kernel = call.once("kernel", lambda: _kernel(call))
+    if call.total is not None:
+        return _resumed(call)
     if not kernel.causal:
         return whole_stream(*_stream(call.quarantined(), _WHOLE))
-    return guarded(call, lambda clean: causal_stream(*_stream(clean, _spec(call).chunk)), _row_of(call))
+    return guarded_call(call, lambda clean: causal_stream(*_stream(clean, _spec(call).chunk)), row)
 
 
-def running(call: Call, total: Tensor | None) -> tuple[Float[Tensor, "B H L W"], Float[Tensor, "B G F V"]]:
-    """The recurrent form: what new tokens gather, after the total of all before them, and the total after them."""
-    _kernel(call)
+def _resumed(call: Call) -> Float[Tensor, "B H L W"]:
+    """The recurrent form: what new tokens gather after the total of all before them, which a cache holds."""
     if not is_causal(call.mask):
-        raise ValueError("a running total reads tokens in order: linear attention with a state needs causal()")
-    call = call.quarantined()
-    # Token by token where something is not finite: what comes later must not arrive in earlier rows.
-    chunk = _spec(call).chunk if all(finite(x) for x in (call.k, call.v)) else 1
-    stream, q, k, v = _stream(call, chunk)
-    out, total = read(stream, q, k, v, total, [])
-    assert total is not None
-    return out, total
+        raise ValueError("a running total reads tokens in order: linear attention with a cache needs causal()")
+    # Token by token where something may not be finite: what comes later must not arrive in earlier rows.
+    careful = call.guard is None or call.guard.careful
+    stream, q, k, v = _stream(call.quarantined(), 1 if careful else _spec(call).chunk)
+    return read(stream, q, k, v, call.total, [])[0]
+
+
+def fold(spec: Linear, k: Tensor, v: Tensor, keep: Tensor | None) -> Float[Tensor, "B G F V"]:
+    """Σ g(k_j) [v_j, 1]ᵀ over these keys: what a cache adds to the total that stands for all keys before."""
+    stream = Stream(feature_of(spec), at_least_float32(k.dtype), keep, k.shape[2])
+    features, values = stream.mapped(k, v, slice(0, k.shape[2]))
+    return features.mT @ values
+
+
+def cache(spec: Linear) -> CacheNeed:
+    return CacheNeed("total", fold=partial(fold, spec))
 
 
 def _stream(call: Call, chunk: int) -> tuple[Stream, Tensor, Tensor, Tensor]:
@@ -126,46 +147,49 @@ def _kernel(call: Call) -> Kernel:
 
 
 def _spec(call: Call) -> Linear:
-    assert isinstance(call.options, Linear)
-    return call.options
+    assert isinstance(call.spec, Linear)
+    return call.spec
 
 
-def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
-    """(B G M + B H L) R (W + 1) multiply-adds, R features; other = one division for each output.
+# FLOPs of a feature map, an entry, and how many of them follow one another: elu + 1 is a comparison and an addition
+# beside a minimum and an exp; exp is the softmax over a width.
+FEATURE_FLOPS = {"elu": (4, 2), "relu": (1, 1), "exp": (5, 5)}
 
-    executed adds, under causality, the triangle of each chunk, computed as a full square.
+
+def operation(spec: Linear, work: Workload) -> Operation:
+    """(B G M + B H L) R (W + 1) multiply-adds, R features; other: the features, and one division for each output.
+
+    executed adds, under causality, the triangle of each chunk, computed as a full square. Features of q and k are made
+    at once; a sum over positions (causal: a scan, as deep), one over features, divide.
     """
-    spec = spec if isinstance(spec, Linear) else Linear()
+    sizes = work.sizes
     features, width = feature_width(spec, sizes.key_width), sizes.value_width + 1
-    dense = (sizes.batch * sizes.kv_heads * sizes.keys + sizes.batch * sizes.heads * sizes.queries) * features * width
-    other = sizes.batch * sizes.heads * sizes.queries * sizes.value_width
-    keep = None if mask is None else kept_keys(mask)
-    gone = 0 if keep is None else sizes.kv_heads * int((~keep.expand(sizes.batch, -1)).sum()) * features * width
-    executed = dense if sizes.whole else None
-    if sizes.whole and choose(mask, pairs).causal:
-        executed = _executed(sizes, spec.chunk, features, width)
-    return Cost(dense, dense - gone, executed, other)
-
-
-# FLOPs of a feature map, an entry: elu + 1 is exp, subtract, maximum, add; exp is the softmax over a width.
-FEATURE_FLOPS = {"elu": 4, "relu": 1, "exp": 5}
-
-
-def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
-    """Features of q and k at once; a sum over positions (causal: a scan, as deep), one over features, divide."""
-    spec = spec if isinstance(spec, Linear) else Linear()
-    plain = cost(sizes, mask, spec, pairs)
-    features = feature_width(spec, sizes.key_width)
     entries = sizes.batch * (sizes.heads * sizes.queries + sizes.kv_heads * sizes.keys) * features
-    flops = FEATURE_FLOPS.get(spec.feature, 1) if isinstance(spec.feature, str) else 1
-    forward = replace(plain, other=plain.other + flops * entries)
-    causal = sizes.whole and choose(mask, pairs).causal
-    again = _executed_back(sizes, spec.chunk, features) if causal else 2 * plain.executed if plain.executed else None
-    backward = Cost(2 * forward.dense, 2 * forward.useful, again, 2 * forward.other)
-    mapped = softmax_steps(features, WIDTH) if spec.feature == "exp" else (Each(flops),)
+    dense = entries * width
+    flops, deep = FEATURE_FLOPS.get(spec.feature, (1, 1)) if isinstance(spec.feature, str) else (1, 1)
+    other = sizes.batch * sizes.heads * sizes.queries * sizes.value_width + flops * entries
+    keep = None if work.mask is None else kept_keys(work.mask)
+    gone = 0 if keep is None else sizes.kv_heads * int((~keep.expand(sizes.batch, -1)).sum()) * features * width
+    forth, back = _executed_both(spec, work, dense) if sizes.whole else (None, None)
+    forward = Cost(dense, dense - gone, forth, other)
+    backward = replace(forward + forward, executed=back)
+    mapped = softmax_steps(features, WIDTH) if spec.feature == "exp" else (Each(deep),)
     # At the end a comparison of the normaliser with 0, and the division.
     steps = (*mapped, Product(sizes.keys, POSITIONS), Product(features, WIDTH), Each(2))
     return attention_operation(sizes, forward=forward, backward=backward, steps=steps)
+
+
+def _executed_both(spec: Linear, work: Workload, dense: int) -> tuple[int, int]:
+    sizes, features = work.sizes, feature_width(spec, work.sizes.key_width)
+    if not choose(work.mask, work.pairs).causal and not work.past:
+        return dense, 2 * dense
+    width = sizes.value_width + 1
+    forward = _executed(sizes, spec.chunk, features, width)
+    if work.past:  # the first chunk reads a total too
+        forward += sizes.batch * sizes.heads * min(spec.chunk, sizes.queries) * features * width
+    if work.cached:  # the cache takes the new keys into its own
+        forward += sizes.batch * sizes.kv_heads * sizes.keys * features * width
+    return forward, _executed_back(sizes, spec.chunk, features)
 
 
 def _executed_back(sizes: Sizes, chunk: int, features: int) -> int:
@@ -174,13 +198,6 @@ def _executed_back(sizes: Sizes, chunk: int, features: int) -> int:
     forward = _executed(sizes, chunk, features, width)
     last = sizes.queries - (sizes.queries - 1) // chunk * chunk
     return 3 * forward - 2 * sizes.batch * sizes.kv_heads * last * features * width
-
-
-def resumed(sizes: Sizes, spec: Linear) -> int:
-    """Multiply-adds of tokens that are read after others: every chunk reads the running total, the first one too."""
-    features, width = feature_width(spec, sizes.key_width), sizes.value_width + 1
-    first = sizes.batch * sizes.heads * min(spec.chunk, sizes.queries) * features * width
-    return _executed(sizes, spec.chunk, features, width) + first
 
 
 def _executed(sizes: Sizes, chunk: int, features: int, width: int) -> int:
@@ -198,17 +215,42 @@ def feature_width(spec: Linear, key_width: Number) -> Number:
     return spec.feature(torch.zeros(1, key_width)).shape[-1]
 
 
+def products(call: Call) -> Float[Tensor, "B H L W"]:
+    """g(q) · Σ g(k) [v, 1]ᵀ, the ones gathering the normaliser: of all keys, or the running total at each token."""
+    g = feature_of(_spec(call))
+    keep = None if call.mask is None else kept_keys(call.mask)
+    q, k = g(call.q), g(call.k)
+    k = k if keep is None else k.masked_fill(~keep[:, None, :, None], 0)
+    v = torch.cat([call.v, torch.ones_like(call.v[..., :1])], -1)
+    if not is_causal(call.mask):
+        found = q @ expand(k.mT @ v, q.shape[1])
+    else:
+        totals = (k[..., None] @ v[..., None, :]).cumsum(2)  # B G M R V
+        found = (q[..., None, :] @ totals.repeat_interleave(q.shape[1] // k.shape[1], 1)).squeeze(-2)
+    return divide(found[..., :-1], found[..., -1:])
+
+
+def examples(random: Random) -> dict[str, Any]:
+    return {"feature": random.choice(["elu", "relu", "exp", torch.exp]), "chunk": random.choice([2, 3, 64])}
+
+
 MECHANISM = Mechanism(
     "linear",
     Linear,
     reference,
     attend,
     weights,
-    cost,
+    operation,
     laws=frozenset({
         "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
         "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "equivariant", "causal",
         "three_forms",
     }),
-    price=price,
+    pattern=all_pairs,
+    cache=cache,
+    masks="causal",
+    modifiers=frozenset(),
+    scales=False,
+    products=products,
+    examples=examples,
 )  # fmt: skip

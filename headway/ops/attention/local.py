@@ -8,18 +8,21 @@ L x window, not with L².
 """
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Local, Spec
+from headway.config import Local, sides
 from headway.ops.attention import softmax
-from headway.ops.attention.call import Call, Mechanism
-from headway.ops.attention.neighbours import plan_neighbours
-from headway.ops.attention.price import PLAIN, Modifiers, softmax_operation
+from headway.ops.attention.call import Call
+from headway.ops.attention.cost import Workload, softmax_operation
+from headway.ops.attention.kernels.window import plan_neighbours
+from headway.ops.attention.mechanism import CacheNeed, Mechanism
 from headway.ops.mask import Mask, dilated, global_tokens, selected
-from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Operation, Sizes
+from headway.ops.mask.pairs import ALL
+from headway.sizes import Operation
 
 
 def pattern(spec: Local) -> Mask:
@@ -39,30 +42,38 @@ def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, 
 
 def attend(call: Call) -> Float[Tensor, "B H L W"]:
     """Tiles of neighbours where positions run 0, 1, 2 …; elsewhere tiles of the ranges that positions allow."""
-    masked = _masked(call)
-    return softmax.attend_in(masked, plan_neighbours(_spec(call), call.mask, call.pairs))
+    return softmax.attend(_masked(call), lambda: plan_neighbours(_spec(call), call.mask, call.pairs))
 
 
 def _masked(call: Call) -> Call:
-    mask = pattern(_spec(call))
-    return replace(call, mask=mask if call.mask is None else mask & call.mask)
+    return call.under(call.once("pattern", lambda: pattern(_spec(call))))
 
 
 def _spec(call: Call) -> Local:
-    assert isinstance(call.options, Local)
-    return call.options
+    assert isinstance(call.spec, Local)
+    return call.spec
 
 
-def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
+def cache(spec: Local) -> CacheNeed:
+    """A plain causal window sees so many of the last tokens; whoever selects tokens may see any."""
+    if spec.grid is not None or spec.selected or spec.global_tokens:
+        return CacheNeed()
+    return CacheNeed("window", window=(sides(spec.window)[1] - 1) * sides(spec.dilation)[1] + 1)
+
+
+def operation(spec: Local, work: Workload) -> Operation:
     """As softmax, under the mask of the pattern; executed counts the tiles."""
-    return price(sizes, mask, spec, pairs, PLAIN).forward
+    whole = pattern(spec) if work.mask is None else pattern(spec) & work.mask
+    tiles = plan_neighbours(spec, work.mask, work.pairs) if work.sizes.whole else None
+    return softmax_operation(replace(work, mask=whole), tiles)
 
 
-def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
-    assert isinstance(spec, Local)
-    whole = pattern(spec) if mask is None else pattern(spec) & mask
-    tiles = plan_neighbours(spec, mask, pairs) if sizes.whole else None
-    return softmax_operation(sizes, whole, pairs, modifiers, tiles)
+def examples(random: Random) -> dict[str, Any]:
+    options: dict[str, Any] = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
+    grid = random.choice([(3, 5), (5, 3), (4, 5)])
+    if random.random() < 0.5:
+        options = {"window": (2, 3), "dilation": (1, random.choice([1, 2])), "grid": grid}
+    return options | {"selected": random.choice([(), (1, 6)]), "global_tokens": random.random() < 0.4}
 
 
 MECHANISM = Mechanism(
@@ -71,11 +82,15 @@ MECHANISM = Mechanism(
     reference,
     attend,
     weights,
-    cost,
+    operation,
     laws=frozenset({
         "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
         "weights_are_output", "masked_is_deleted", "keys_permute", "queries_independent", "causal", "window_is_full",
         "flattened", "keys_shift",
     }),
-    price=price,
+    pattern=pattern,
+    cache=cache,
+    masks="any",
+    scores="dot",
+    examples=examples,
 )  # fmt: skip

@@ -7,6 +7,8 @@ the grid attends within itself (as Swin and DaViT do), and its cost grows with L
 """
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,23 +16,28 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.config import Pair, Spatial, Spec, sides
+from headway.config import Pair, Softmax, Spatial, sides
 from headway.ops.attention import softmax
-from headway.ops.attention.call import Call, Mechanism
-from headway.ops.attention.explicit import expand, normalise
-from headway.ops.attention.price import (
+from headway.ops.attention.call import Call
+from headway.ops.attention.cost import (
     PER_SCORE,
-    PLAIN,
-    Modifiers,
+    Workload,
     attention_operation,
     softmax_depth,
     softmax_operation,
     useful_pairs,
 )
-from headway.ops.attention.tiles import Tile, length
+from headway.ops.attention.kernels.eager import average, expand, normalise
+from headway.ops.attention.kernels.tiles import Tile, length
+from headway.ops.attention.mechanism import CacheNeed, Mechanism
 from headway.ops.mask import Mask, padding, tiles
-from headway.ops.mask.pairs import ALL, Pairs
-from headway.sizes import Cost, Operation, Sizes
+from headway.ops.mask.pairs import ALL
+from headway.sizes import Cost, Operation
+
+
+def pattern(spec: Spatial) -> Mask | None:
+    """Windows that do not overlap; None for the whole grid."""
+    return None if spec.window is None else tiles(spec.window, grid=spec.grid)
 
 
 def reference(call: Call) -> Float[Tensor, "B H L W"]:
@@ -59,11 +66,12 @@ def attend(call: Call) -> Float[Tensor, "B H L W"]:
     spec, grid = _spec(call), _grid(call)
     if spec.window is None:
         return softmax.attend(_flat(call))
-    if call.query_positions is not None or call.key_positions is not None:
+    if call.positions is not None:
         return softmax.attend(_flat(call))
+    side = sides(spec.window)
     if call.mask is None and call.bias is None and call.softcap is None:
-        return _in_windows(call, grid, sides(spec.window))
-    return softmax.attend_in(_flat(call), window_tiles(grid, sides(spec.window), call.q.device))
+        return _in_windows(call, grid, side)
+    return softmax.attend(_flat(call), lambda: window_tiles(grid, side, call.q.device))
 
 
 def _in_windows(call: Call, grid: Pair, side: Pair) -> Tensor:
@@ -80,7 +88,8 @@ def _in_windows(call: Call, grid: Pair, side: Pair) -> Tensor:
 
     q, k, v = cut(call.q), cut(expand(call.k, heads)), cut(expand(call.v, heads))
     inside = cut(torch.ones_like(call.q[:, :1, :, :1]))[:, 0, :, 0] > 0 if any(pad) else None
-    out = softmax.attend(replace(call, q=q, k=k, v=v, mask=None if inside is None else padding(keep=inside)))
+    mask = None if inside is None else padding(keep=inside)
+    out = softmax.attend(replace(call, q=q, k=k, v=v, mask=mask, shared=None))
     back = "(B a b) H (y x) W -> B H (a y) (b x) W"
     out = rearrange(out, back, a=rows, b=columns, y=side[0], x=side[1])[:, :, : grid[0], : grid[1]]
     return out.flatten(2, 3)
@@ -95,16 +104,26 @@ def window_tiles(grid: Pair, side: Pair, device: torch.device) -> list[Tile]:
 
 def _flat(call: Call) -> Call:
     """The same as softmax attention on the flattened grid, the windows as a mask."""
-    spec, grid = _spec(call), _grid(call)
-    if spec.window is None:
-        return call
-    mask = tiles(spec.window, grid=grid)
-    return replace(call, mask=mask if call.mask is None else call.mask & mask)
+    _grid(call)
+    return call.under(call.once("pattern", lambda: pattern(_spec(call))))
+
+
+def products(call: Call) -> Float[Tensor, "B H L W"]:
+    """Each window for itself, by products of whole tensors."""
+    spec = _spec(call)
+    if spec.window is None or call.mask is not None:
+        return average(weights(call), call.v.to(call.dtype)).to(call.q.dtype)
+    out = call.q.new_zeros(*call.q.shape[:3], call.v.shape[3])
+    for tile in window_tiles(spec.grid, sides(spec.window), call.q.device):
+        q, k, v = (x[:, :, tile.rows] for x in (call.q, call.k, call.v))
+        inner = softmax.weights(replace(call, q=q, k=k, v=v, spec=Softmax(), positions=None))
+        out[:, :, tile.rows] = average(inner, v.to(call.dtype)).to(call.q.dtype)
+    return out
 
 
 def _spec(call: Call) -> Spatial:
-    assert isinstance(call.options, Spatial)
-    return call.options
+    assert isinstance(call.spec, Spatial)
+    return call.spec
 
 
 def _grid(call: Call) -> Pair:
@@ -117,21 +136,23 @@ def _grid(call: Call) -> Pair:
     return rows, columns
 
 
-def cost(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs) -> Cost:
+def cache(spec: Spatial) -> CacheNeed:
+    return CacheNeed("none", why="a grid is attended to as a whole: spatial attention cannot be read token by token")
+
+
+def operation(spec: Spatial, work: Workload) -> Operation:
     """As softmax on the flattened grid. Windows are attentions of their own: dense counts the pairs within them, and
     executed their padding."""
-    return price(sizes, mask, spec, pairs, PLAIN).forward
-
-
-def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: Modifiers) -> Operation:
-    assert isinstance(spec, Spatial)
     if spec.window is None:
-        return softmax_operation(sizes, mask, pairs, modifiers)
+        return softmax_operation(work)
+    sizes, modifiers = work.sizes, work.modifiers
     windows = window_tiles(spec.grid, sides(spec.window), torch.device("cpu"))
     inside = sizes.batch * sizes.heads * sum(length(tile.rows, 0) ** 2 for tile in windows)
     width, other = sizes.key_width + sizes.value_width, (PER_SCORE - 1 + modifiers.flops) * inside
-    seen = inside if mask is None else useful_pairs(sizes, mask & tiles(spec.window, grid=spec.grid), pairs)
-    tiled = mask is not None or modifiers.bias
+    seen = inside
+    if work.mask is not None:
+        seen = useful_pairs(replace(work, mask=work.mask & tiles(spec.window, grid=spec.grid)))
+    tiled = work.mask is not None or modifiers.bias
     computed = _windowed_pairs(spec.grid, sides(spec.window), masked=tiled) * sizes.batch * sizes.heads
     one = computed * max(sizes.key_width, sizes.value_width)
     deepest = replace(sizes, keys=max(length(tile.rows, 0) for tile in windows))
@@ -141,6 +162,10 @@ def price(sizes: Sizes, mask: Mask | None, spec: Spec, pairs: Pairs, modifiers: 
         backward=Cost(2 * inside * width, 2 * seen * width, (7 if tiled else 5) * one, 2 * other),
         steps=softmax_depth(deepest, modifiers),
     )
+
+
+def examples(random: Random) -> dict[str, Any]:
+    return {"grid": random.choice([(3, 5), (5, 3), (4, 5)]), "window": random.choice([None, 2, (2, 3)])}
 
 
 def _windowed_pairs(grid: Pair, side: Pair, *, masked: bool) -> int:
@@ -157,11 +182,16 @@ MECHANISM = Mechanism(
     reference,
     attend,
     weights,
-    cost,
+    operation,
     laws=frozenset({
         "loop", "rows_sum", "groups", "batch", "padding", "quarantine", "empty_rows", "values_linear",
         "weights_are_output", "keys_permute", "queries_independent", "causal", "window_is_full", "flattened",
         "keys_shift",
     }),
-    price=price,
+    pattern=pattern,
+    cache=cache,
+    masks="any",
+    scores="dot",
+    products=products,
+    examples=examples,
 )  # fmt: skip

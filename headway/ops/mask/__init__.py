@@ -51,10 +51,15 @@ def tiles(size: int | Grid, *, grid: Grid | None = None) -> Mask:
 
 def selected(positions: Sequence[int] | Tensor) -> Mask:
     """Tokens at these positions see all and are seen by all (compose with `window(...) | selected(...)`)."""
-    points = torch.as_tensor(positions, dtype=None if len(positions) else torch.long)
-    if points.ndim != 1 or points.is_floating_point() or points.dtype == torch.bool:
+    if isinstance(positions, Tensor):
+        whole = positions.ndim == 1 and not positions.is_floating_point() and positions.dtype != torch.bool
+    else:
+        whole = all(isinstance(one, int) and not isinstance(one, bool) for one in positions)
+    if not whole:
         raise ValueError(f"selected takes a list of positions (whole numbers), not {positions!r}")
-    return Selected(points.long().unique())
+    if isinstance(positions, Tensor):
+        return Selected(positions.long().unique())
+    return Selected(torch.tensor(sorted(set(positions)), dtype=torch.long, device="cpu"))
 
 
 def global_tokens() -> Mask:

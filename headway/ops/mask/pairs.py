@@ -1,11 +1,13 @@
 """Which queries and which keys are asked about: their positions, and where they stand in the call."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
+
+from headway.ops.values import readable
 
 # A part of an axis: a slice is a view, a tensor of indices is gathered.
 Where = slice | Tensor
@@ -26,7 +28,8 @@ class Pairs:
     """Positions of queries and keys, and the part of the call they stand for.
 
     `known` is False where L differs from M and nobody said where queries and keys stand: a mask that needs
-    positions then refuses to guess.
+    positions then refuses to guess. Whoever makes positions may know more of them (`is_aligned`, `is_consecutive`);
+    otherwise their values are read when that is asked.
     """
 
     query: Int[Tensor, "b L"]
@@ -36,6 +39,9 @@ class Pairs:
     batch: slice = field(default_factory=lambda: ALL)
     rows: Where = field(default_factory=lambda: ALL)
     columns: Where = field(default_factory=lambda: ALL)
+    is_aligned: bool | None = None
+    is_consecutive: bool | None = None
+    start: int | None = None  # of one row with itself, start, start + 1, … : its first position
 
     @classmethod
     def of(
@@ -48,7 +54,7 @@ class Pairs:
         """Pairs from positions or from lengths; a length n stands for the positions 0 … n-1."""
         if isinstance(query, int) and (key is None or (isinstance(key, int) and key == query)):
             places = torch.arange(query, device=device)[None]
-            return cls(places, places, counted=True)
+            return cls(places, places, counted=True, start=0)
         return cls(_positions(query, device), _positions(query if key is None else key, device))
 
     @classmethod
@@ -58,6 +64,26 @@ class Pairs:
             return cls.of(queries, device=device)
         return cls(_positions(queries, device), _positions(keys, device), known=False)
 
+    @classmethod
+    def rising(cls, positions: Int[Tensor, "b L"]) -> "Pairs":
+        """Of one sequence with itself, at positions that rise by one from token to token in every row."""
+        return cls(positions, positions, is_aligned=True, is_consecutive=positions.shape[0] == 1)
+
+    @classmethod
+    def running(cls, start: int, length: int, device: torch.device | None = None) -> "Pairs":
+        """Of one sequence with itself, at start, start + 1, …"""
+        found = cls.rising(torch.arange(start, start + length, device=device)[None])
+        return replace(found, start=start)
+
+    def real(self) -> "Pairs":
+        """The same with positions that can be read; to be asked for under `real_numbers`."""
+        if readable(self.query) and readable(self.key):
+            return self
+        if self.start is None:
+            raise ValueError("positions that are shapes alone, and not counted, cannot be planned by")
+        places = torch.arange(self.start, self.start + self.shape[0])[None]
+        return replace(self, query=places, key=places)
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.query.shape[1], self.key.shape[1]
@@ -65,7 +91,10 @@ class Pairs:
     def at(self, batch: slice, rows: Where, columns: Where) -> "Pairs":
         """The same for a part of the call; batch, rows and columns index the whole call."""
         query, key = take(self.query, batch, 0), take(self.key, batch, 0)
-        return Pairs(take(query, rows, 1), take(key, columns, 1), self.known, False, batch, rows, columns)
+        # Neighbours of a consecutive call are consecutive, so nobody need look at them.
+        neighbours = self.counted or self.is_consecutive
+        steady = True if neighbours and _every(rows) and _every(columns) else None
+        return Pairs(take(query, rows, 1), take(key, columns, 1), self.known, False, batch, rows, columns, None, steady)
 
     def positions(self) -> tuple[Int[Tensor, "b 1 L 1"], Int[Tensor, "c 1 1 M"]]:
         """Query and key positions, ready to be compared pair by pair."""
@@ -83,24 +112,31 @@ class Pairs:
     @cached_property
     def ascending(self) -> bool:
         """Whether keys stand in order of position (ties allowed), so that a range of positions is a range of keys."""
-        return self.counted or bool((self.key.diff() >= 0).all())
+        if self.counted or self.is_aligned or self.is_consecutive:
+            return True
+        return bool((self.key.diff() >= 0).all())
 
     @cached_property
     def aligned(self) -> bool:
         """Whether query i and key i stand at one position, strictly rising: causality is then a matter of index."""
         if not self.known or self.shape[0] != self.shape[1]:
             return False
-        if self.counted:
-            return True
+        if self.counted or self.is_aligned is not None:
+            return self.counted or bool(self.is_aligned)
         return bool((self.query == self.key).all()) and bool((self.key.diff() > 0).all())
 
     @cached_property
     def consecutive(self) -> bool:
         """Whether positions rise by one from token to token and are the same in every row of the batch."""
-        if self.counted:
-            return True
+        if self.counted or self.is_consecutive is not None:
+            return self.counted or bool(self.is_consecutive)
         single = self.query.shape[0] == self.key.shape[0] == 1
         return single and bool((self.query.diff() == 1).all()) and bool((self.key.diff() == 1).all())
+
+
+def _every(where: Where) -> bool:
+    """Whether a part of an axis leaves out nothing in between."""
+    return isinstance(where, slice) and where.step in (None, 1)
 
 
 def _positions(given: Tensor | int, device: torch.device | None) -> Int[Tensor, "b n"]:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, StackConfig
-from headway.models import fresh
+from tests.fresh import fresh
 
 WIDTH, HEADS, LAYERS, VOCABULARY = 44, 4, 3, 53
 # From normalised inputs of this width, weights of this size give q and k of variance 1.

@@ -10,9 +10,10 @@ from headway.audit.health import Health, diagnose
 from headway.audit.health.depth import first_tensor
 from headway.cost.inputs import real_inputs
 from headway.cost.setting import Setting
-from headway.models import fresh, make
+from headway.models import make
 from tests.audit.health.patients import decoder, gpt2, tokens, vectors
 from tests.cost.tiny import MODELS
+from tests.fresh import fresh
 
 
 def look(model: Any, *inputs: Tensor) -> Health:

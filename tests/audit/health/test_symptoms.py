@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.health import Health, diagnose
+from headway.hub.parts import parts_of
 from tests.audit.health.patients import (
     HEADS,
     LAYERS,
@@ -92,8 +93,9 @@ def test_weights_drawn_too_large() -> None:
     found = sick["q and k too large"]
     assert found.where == EVERY_HEAD and "scale" not in names(sick)
     for layer in range(LAYERS):
-        for part in (attention_of(model, layer).query, attention_of(model, layer).key):
-            part.weight.data *= found.fix["multiply"]
+        parts = parts_of(attention_of(model, layer))
+        for name in ("query.weight", "key.weight"):
+            parts[name] *= found.fix["multiply"]
     well = looked_at(model)
     assert not {"q and k too large", "saturated"} & names(well)
     assert mean_spread(sick) > 10 and mean_spread(well) < 1.5
@@ -130,10 +132,10 @@ def test_a_stuck_head() -> None:
 def test_a_dead_head_that_says_nothing() -> None:
     model = decoder()
     layer = attention_of(model, 2)
-    layer.value.weight.data[head_rows(layer, 1)] = 0
+    parts_of(layer)["value.weight"][head_rows(layer, 1)] = 0
     sick = looked_at(model)
     assert names(sick) == {"dead head"} and sick["dead head"].where == ["stack.blocks.2.attention head 1"]
-    layer.value.weight.data[head_rows(layer, 1)].normal_(0, ONE)
+    parts_of(layer)["value.weight"][head_rows(layer, 1)].normal_(0, ONE)
     assert looked_at(model).healthy
 
 
@@ -152,12 +154,13 @@ def test_duplicate_heads(std: float) -> None:
     """Also where weights are so small that all heads are nearly uniform."""
     model = decoder(std=std)
     layer = attention_of(model, 1)
-    for part in (layer.query, layer.key):
-        part.weight.data[head_rows(layer, 2)] = part.weight.data[head_rows(layer, 0)]
+    for name in ("query.weight", "key.weight"):
+        part = parts_of(layer)[name]
+        part[head_rows(layer, 2)] = part[head_rows(layer, 0)]
     sick = looked_at(model)
     assert names(sick) == {"duplicate heads"}
     assert sick["duplicate heads"].where == ["stack.blocks.1.attention heads 0 and 2"]
-    layer.query.weight.data[head_rows(layer, 2)].normal_(0, std)
+    parts_of(layer)["query.weight"][head_rows(layer, 2)].normal_(0, std)
     assert looked_at(model).healthy
 
 

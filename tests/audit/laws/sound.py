@@ -13,8 +13,8 @@ from headway.audit.search.scene import QUICK, Effort, Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.guess import guessed
 from headway.audit.subject.subject import Subject
-from headway.models import fresh
 from tests.cost.tiny import MODELS, THOROUGH
+from tests.fresh import fresh
 
 WORDS: dict[str, Any] = dict(vocab_size=29, bos_token_id=0, eos_token_id=1, pad_token_id=None)
 SIZE: dict[str, Any] = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from headway.audit.laws.norm import norm
 from headway.audit.report import Finding
-from headway.nn.norm import BatchNorm
+from headway.nn.layers import BatchNorm
 from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, WIDTH
 from tests.audit.twins.twin import seeded

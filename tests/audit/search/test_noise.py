@@ -8,8 +8,8 @@ from headway.audit.search.scene import Scene
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.own import own
 from headway.audit.subject.subject import Subject
-from headway.models import fresh
 from tests.cost.tiny import MODELS
+from tests.fresh import fresh
 
 
 class Leaky(nn.Module):

@@ -10,8 +10,8 @@ from headway.audit.subject.trial import quietly, run_of
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
 from headway.config.spec import Spatial
 from headway.config.vectors import VectorsConfig
-from headway.models import fresh
 from tests.cost.tiny import MODELS, SOME
+from tests.fresh import fresh
 
 SEGMENTS = torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 1, 1]])
 WITHIN = torch.tensor([[0, 1, 2, 0, 1], [0, 0, 1, 2, 3]])

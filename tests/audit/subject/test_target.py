@@ -10,8 +10,8 @@ from torch import nn
 import headway
 from headway.audit.subject.adapter import Adapter
 from headway.audit.subject.target import RANDOM, opened
-from headway.models import fresh
 from tests.cost.tiny import MODELS
+from tests.fresh import fresh
 
 SOURCE = """
 import torch
@@ -70,7 +70,7 @@ def test_functions(here: Path) -> None:
 
 
 def test_mistakes(here: Path) -> None:
-    with pytest.raises(ValueError, match="gives a int: a module"):
+    with pytest.raises(ValueError, match="gives a int: a model or its configuration"):
         opened("builders_for_audit:number")
     with pytest.raises(ValueError, match="called without arguments, failed: KeyError"):
         opened("builders_for_audit:fails")

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from headway.audit.subject.adapter import Step
 from headway.audit.subject.reading import Reading
-from headway.models import fresh
-from headway.nn.embedding import LearnedPositions
+from headway.nn.layers import LearnedPositions
 from headway.presets.gpt2 import gpt2
 from tests.audit.twins.chance import NeverEval
 from tests.audit.twins.twin import Twin, made
+from tests.fresh import fresh
 
 
 def tiny() -> Any:
@@ -50,10 +50,12 @@ def never_eval() -> nn.Module:
 
 
 def remembering(model: Any, reading: Reading) -> Step:
-    states = model.stack.new_states(capacity=None)
+    caches = model.stack.new_caches(capacity=None)
 
     def step(piece: Reading) -> Tensor:
-        return model.logits(model.read(piece.inputs, keep=piece.keep, positions=piece.positions, states=states))
+        return model.logits(
+            model.hidden_states(piece.inputs, keep=piece.keep, positions=piece.positions, caches=caches)
+        )
 
     return step
 

@@ -69,7 +69,7 @@ def test_padding_is_counted_and_not_calculated() -> None:
 def test_a_model_without_letters_shows_its_products_in_numbers() -> None:
     steps, numbers = explained(drafted(MODELS["davit"], Asked()))
     assert numbers == {}
-    products = [step for step in steps if step.quantity == "MACs" and step.path.endswith("query")]
+    products = [step for step in steps if step.quantity == "MACs" and step.path.endswith("qkv")]
     assert products
     assert all(eval(_python(step.formula)) == step.value and "·" in step.formula for step in products)
 

@@ -83,7 +83,7 @@ def test_a_report_holds_the_sums_in_full(sheet: Sheet) -> None:
         assert f"{value:,}" in found
     assert "Fits into 1.0 MB" in found
     assert re.search(r"largest batch +a training step +5 +912.3 kB", found)
-    assert re.search(r"stack\.blocks\.attention\.query +×2 ", found)
+    assert re.search(r"stack\.blocks\.attention\.qkv +×2 ", found)
     assert all(len(line) <= 200 for line in found.splitlines()[:-4])
 
 

@@ -85,7 +85,7 @@ def written_out(call: Call, hidden: np.ndarray | None = None) -> np.ndarray:
         scores = call.softcap * np.tanh(scores / call.softcap)
     if call.bias is not None:
         rule, pairs = call.bias, call.pairs
-        dense = rule if isinstance(rule, Tensor) else rule.table(rule.parameters, pairs.query, pairs.key)
+        dense = rule if isinstance(rule, Tensor) else rule.table(rule.parameters, pairs)
         scores = scores + dense.double().numpy()
     table = np.ones(scores.shape, bool) if call.mask is None else call.mask.at(call.pairs).numpy()
     scores = np.where(table, scores, -np.inf)

@@ -42,12 +42,12 @@ def test_weights_are_those_of_the_equation(name: str) -> None:
         layer(x, **case.passed)
     (one,) = found
     wide = replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double())
-    wanted = record_of(call).weights(wide, slice(None), slice(None))
-    assert one.name == "" and one.mechanism == record_of(call).name and one.shape == tuple(wanted.shape)
+    wanted = record_of(call.spec).weights(wide, slice(None), slice(None))
+    assert one.name == "" and one.mechanism == record_of(call.spec).name and one.shape == tuple(wanted.shape)
     torch.testing.assert_close(one.weights().double(), wanted, rtol=0, atol=1e-6)
     if name in SOFTMAX:
         extra = {Local: pattern, Spatial: lambda s: tiles(s.window, grid=s.grid) if s.window else None}
-        own = extra.get(type(call.options), lambda _: None)(call.options)
+        own = extra.get(type(call.spec), lambda _: None)(call.spec)
         mask = call.mask if own is None else own if call.mask is None else own & call.mask
         whole = torch.from_numpy(written_out(replace(call, mask=mask)))
         torch.testing.assert_close(one.weights().double(), whole, rtol=0, atol=1e-6)

@@ -76,7 +76,6 @@ def test_only_the_rows_and_heads_asked_for_are_computed(name: str) -> None:
 
 def test_queries_and_keys_are_all_that_is_held() -> None:
     layer, x = layer_of(causal=True, kv_heads=3), drawn(1, LENGTH, WIDTH)
-    layer.lay_together()  # q, k and v are then parts of one tensor
     with captured(layer) as found:
         layer(x)
     tensors = _tensors(found[0].calls[0])

@@ -11,7 +11,7 @@ from headway.cost.inputs import real_inputs
 from headway.cost.setting import Setting
 from headway.look.capture import Wanted, captured
 from headway.models import make
-from headway.nn.state import Growing, Rolling
+from headway.nn.cache import KVCache, WindowCache
 from tests.cost.tiny import MODELS
 from tests.look.capture.layers import CASES, Case, drawn, layer_of
 
@@ -40,11 +40,11 @@ def test_the_tokens_of_a_growing_cache() -> None:
     layer, x = layer_of(CASES["grouped"]), drawn(2, 17, 42)
     with torch.no_grad(), captured(layer) as whole:
         layer(x)
-    state = Growing(capacity=5)
+    cache = KVCache(capacity=5)
     with torch.no_grad(), captured(layer) as found:
-        layer(x[:, :4], state=state)
+        layer(x[:, :4], cache=cache)
         for place in range(4, 17):
-            layer.step(x[:, place : place + 1], state, turn=layer.turn(torch.tensor([place]), x[:, :1]))
+            layer(x[:, place : place + 1], cache=cache)
     assert len(found) == 1 and found[0].shape == whole[0].shape
     torch.testing.assert_close(found[0].weights(), whole[0].weights(), rtol=0, atol=1e-6)
     assert found[0].nbytes == whole[0].nbytes  # the keys once, not once a step
@@ -54,10 +54,10 @@ def test_a_rolling_cache_is_copied_before_it_turns() -> None:
     layer, x = layer_of(Case({"mechanism": Local(window=3), "causal": True})), drawn(2, 11, 42)
     with torch.no_grad(), captured(layer) as whole:
         layer(x)
-    state = Rolling(3)
+    cache = WindowCache(3)
     with torch.no_grad(), captured(layer) as found:
         for place in range(11):
-            layer(x[:, place : place + 1], state=state)
+            layer(x[:, place : place + 1], cache=cache)
     last = found[-1].weights()
     wanted = whole[0].weights(slice(10, None))[..., 8:]
     torch.testing.assert_close(last.sort(-1)[0], wanted.sort(-1)[0], rtol=0, atol=1e-6)

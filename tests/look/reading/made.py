@@ -14,11 +14,11 @@ from headway.config.vision import DaViTConfig
 from headway.data.learn import learn
 from headway.data.pairs import special_of
 from headway.data.tokenizer import Tokenizer
-from headway.models import fresh
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 from headway.presets.seq2seq import t5
 from headway.presets.vision import vit
+from tests.fresh import fresh
 
 TEXTS = ["the cat sat on the mat.", "the dog didn't sleep", "naïve cats sleep 🙂", "a dog sat"]
 

@@ -16,8 +16,8 @@ from headway.look.reading import Given, numbers, read
 from headway.look.reading.images import on_canvas, pixels_of
 from headway.look.reading.pairs import target_cut, target_side
 from headway.look.record import Look
-from headway.models import fresh
 from headway.presets.seeds import udl_channels
+from tests.fresh import fresh
 from tests.look.reading import made
 
 

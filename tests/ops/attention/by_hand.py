@@ -25,7 +25,7 @@ FEATURES: dict[str, Callable[[Array], Array]] = {
 def attend(call: Call) -> tuple[Array, Array]:
     """(output, weights) of a call, head by head and row by row."""
     q, k, v = (x.detach().double().numpy() for x in (call.q, call.k, call.v))
-    if call.options.kind == "channel":
+    if call.spec.kind == "channel":
         return _channel(call, q, k, v)
     weights = np.zeros((*q.shape[:3], k.shape[2]))
     output = np.zeros((*q.shape[:3], v.shape[3]))
@@ -42,13 +42,13 @@ def attend(call: Call) -> tuple[Array, Array]:
 
 def _row(call: Call, head: int, q: Array, keys: Array, bias: Array) -> Array:
     """The weights of one query over the keys it may see."""
-    if isinstance(call.options, Linear):
-        name = call.options.feature
+    if isinstance(call.spec, Linear):
+        name = call.spec.feature
         g = FEATURES[name] if isinstance(name, str) else np.exp
         raw = g(keys) @ g(q)
         return raw / raw.sum() if raw.sum() != 0 else raw * 0
-    if call.vector is not None:
-        vector = call.vector.detach().double().numpy()
+    if "vector" in call.parameters:
+        vector = call.parameters["vector"].detach().double().numpy()
         scores = np.tanh(q + keys) @ vector[head % len(vector)] * (1.0 if call.scale is None else call.scale)
     else:
         scores = keys @ q * (1 / math.sqrt(len(q)) if call.scale is None else call.scale)
@@ -91,7 +91,7 @@ def _allow(call: Call) -> NDArray[np.bool_]:
 
 def _own(call: Call) -> Callable[[int, int], bool] | None:
     """What local and spatial attention let a query at position i see, before any mask."""
-    match call.options:
+    match call.spec:
         case Local(window=window, dilation=step, selected=points, global_tokens=extra, grid=grid):
             sizes, steps = _pair(window), _pair(step)
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from headway.ops.attention import additive, neighbours, price, softmax
+from headway.ops.attention import additive, plan
+from headway.ops.attention.kernels import window
 
 
 def force_tiles(patch: pytest.MonkeyPatch, rows: int = 4) -> list[int]:
@@ -21,11 +22,10 @@ def force_tiles(patch: pytest.MonkeyPatch, rows: int = 4) -> list[int]:
 
         patch.setattr(module, "in_tiles", counted_in_tiles)
 
-    for module in (softmax, additive):
+    for module in (plan, additive):
         counting(module)
         patch.setattr(module, "ROWS", rows)
-    patch.setattr(neighbours, "ROWS", rows)
-    patch.setattr(price, "ROWS", rows)
-    patch.setattr(softmax, "SMALL", 0)
+    patch.setattr(window, "ROWS", rows)
+    patch.setattr(plan, "SMALL", 0)
     patch.setattr(additive, "_HIDDEN", 1)
     return counted

@@ -5,7 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from headway.ops.attention import attend
-from headway.ops.attention.fused import trusted
+from headway.ops.attention.kernels.sdpa import trusted
 from headway.ops.mask import Mask, causal, padding, window
 
 

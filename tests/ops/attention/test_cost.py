@@ -9,14 +9,15 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config import read_spec
-from headway.ops.attention import MECHANISMS, additive, attend_call, softmax
-from headway.ops.attention.call import Call, build
-from headway.ops.attention.fused import trusted
-from headway.ops.attention.price import flash_causal
+from headway.ops.attention import MECHANISMS, Call, additive, attend_call
+from headway.ops.attention.cost import Workload, flash_causal
+from headway.ops.attention.kernels.sdpa import trusted
+from headway.ops.attention.plan import SMALL, Modifiers
 from headway.ops.mask import Mask, allowed, causal, padding, window
 from headway.ops.mask.pairs import Pairs
 from headway.sizes import Cost, Sizes
 from tests.ops.attention.by_hand import _allow
+from tests.ops.attention.calls import build
 
 SIZES = Sizes(batch=2, heads=6, kv_heads=3, queries=35, keys=35, key_width=7, value_width=5)
 
@@ -24,7 +25,8 @@ SIZES = Sizes(batch=2, heads=6, kv_heads=3, queries=35, keys=35, key_width=7, va
 def price(name: str, sizes: Sizes = SIZES, mask: Mask | None = None, **options: Any) -> Cost:
     whole = sizes.whole
     pairs = Pairs.counting(sizes.queries, sizes.keys) if whole else Pairs.counting(1, 1)
-    return MECHANISMS[name].cost(sizes, mask, read_spec(name, **options), pairs)
+    record, plain = MECHANISMS[name], Modifiers(scaled=MECHANISMS[name].scales)
+    return record.operation(read_spec(name, **options), Workload(sizes, mask, pairs, plain)).forward
 
 
 def call_of(name: str, sizes: Sizes, mask: Mask | None, **options: Any) -> Call:
@@ -54,8 +56,8 @@ def test_numbers_worked_out_by_hand() -> None:
     sizes = Sizes(batch=2, heads=3, kv_heads=1, queries=5, keys=7, key_width=11, value_width=13)
     scores = 2 * 3 * 5 * 7
     assert price("softmax", sizes) == Cost(scores * 24, scores * 24, scores * 26, 6 * scores)
-    # Keys once for the one shared head, queries for all three: (7 + 3·5) · 11 · 14, twice.
-    assert price("linear", sizes) == Cost(6776, 6776, 6776, 2 * 3 * 5 * 13)
+    # Keys once for the one shared head, queries for all three: (7 + 3·5) · 11 features · 14, twice; a feature takes 4.
+    assert price("linear", sizes) == Cost(6776, 6776, 6776, 2 * 3 * 5 * 13 + 4 * 2 * (7 + 3 * 5) * 11)
     assert price("additive", sizes) == Cost(scores * 24, scores * 24, scores * 24, scores * 27)
     square = Sizes(batch=2, heads=3, kv_heads=1, queries=5, keys=5, key_width=7, value_width=7)
     assert price("channel", square) == Cost(2 * 3 * 5 * 98, 2 * 3 * 5 * 98, 2 * 3 * 5 * 98, 6 * 2 * 3 * 49)
@@ -163,7 +165,7 @@ def test_small_calls_are_one_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     call = call_of("softmax", SIZES, window(3))
     counted = executed_by_kernels(call, monkeypatch)
     assert price("softmax", mask=window(3)).executed == counted == 2 * 6 * 35 * 35 * 14
-    assert softmax.SMALL >= 35 * 35
+    assert SMALL >= 35 * 35
 
 
 @pytest.mark.parametrize("chunk", [5, 8, 64])

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headway.audit.mechanisms.trials import trial
-from headway.ops.attention import MECHANISMS, attend, weights
-from headway.ops.attention.call import Call, build
+from headway.ops.attention import MECHANISMS, Call, attend, weights
 from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import Mask, allowed, causal, padding, window
 from headway.ops.mask.pairs import ALL
 from tests.ops.attention import by_hand
+from tests.ops.attention.calls import build
 from tests.ops.attention.paths import force_tiles
 
 NAMES = pytest.mark.parametrize("name", MECHANISMS)

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from headway.config import Softmax
-from headway.ops.attention import MECHANISMS, attend_call, build, hard, softmax
+from headway.ops.attention import MECHANISMS, attend_call, hard, softmax
 from headway.ops.attention.hard import Hard
 from headway.ops.mask import allowed, causal, padding
+from tests.ops.attention.calls import build
 
 B, G, H, L, M, K, W = 2, 3, 6, 5, 7, 11, 13
 

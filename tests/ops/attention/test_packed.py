@@ -13,12 +13,14 @@ from torch import Tensor
 from headway.audit.mechanisms.parts import outcome, ripple
 from headway.bench.memory import measure
 from headway.config import Softmax
-from headway.ops.attention import MECHANISMS, attend, loop
-from headway.ops.attention.call import Call, build
+from headway.ops.attention import MECHANISMS, Call, attend
+from headway.ops.attention.cost import Workload
+from headway.ops.attention.kernels import reference
 from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import Mask, allowed, causal, packed, padding, segments, selected, tiles, window
 from headway.ops.mask.pairs import Pairs
 from headway.sizes import Sizes
+from tests.ops.attention.calls import build
 
 BATCH, HEADS, KV_HEADS, WIDTH, VALUE_WIDTH = 2, 6, 3, 7, 5
 LENGTHS = (3, 3, 5, 0, 1, 1, 1, 11)
@@ -159,7 +161,9 @@ def test_what_is_wrong_in_one_text_reaches_no_other(bad: float, name: str, dtype
 def test_one_bad_text_does_not_make_the_others_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row by row goes the run that the bad text belongs to; the careful path of a row of all tokens would be long."""
     counted: list[int] = []
-    monkeypatch.setattr(loop, "_rows", lambda call, rows=loop._rows: counted.append(call.q.shape[2]) or rows(call))
+    monkeypatch.setattr(
+        reference, "_rows", lambda call, rows=reference._rows: counted.append(call.q.shape[2]) or rows(call)
+    )
     call = make(packed(LENGTHS))
     SOFTMAX.attend(replace(call, k=call.k.masked_fill((torch.arange(TOTAL) == 3)[:, None], NAN)))
     assert counted == [3]
@@ -204,13 +208,13 @@ def test_pairs_are_counted_exactly() -> None:
 
 def test_no_pair_beyond_these_is_computed() -> None:
     sizes = Sizes(BATCH, HEADS, KV_HEADS, TOTAL, TOTAL, WIDTH, VALUE_WIDTH)
-    cost = SOFTMAX.cost(sizes, packed(LENGTHS), Softmax(), Pairs.of(TOTAL))
+    cost = SOFTMAX.operation(Softmax(), Workload(sizes, packed(LENGTHS), Pairs.of(TOTAL))).forward
     assert cost.useful == 167 * BATCH * HEADS * (WIDTH + VALUE_WIDTH)
     assert cost.executed == 167 * BATCH * HEADS * 2 * WIDTH
-    under = SOFTMAX.cost(sizes, packed(LENGTHS) & causal(), Softmax(), Pairs.of(TOTAL))
+    under = SOFTMAX.operation(Softmax(), Workload(sizes, packed(LENGTHS) & causal(), Pairs.of(TOTAL))).forward
     assert under.executed == cost.executed  # a short text is one block of the causal kernel
     padded = packed(LENGTHS) & padding(lengths=[9, 20], total=TOTAL)
-    assert SOFTMAX.cost(sizes, padded, Softmax(), Pairs.of(TOTAL)).executed == cost.executed
+    assert SOFTMAX.operation(Softmax(), Workload(sizes, padded, Pairs.of(TOTAL))).forward.executed == cost.executed
 
 
 def test_a_wrong_total_is_refused() -> None:

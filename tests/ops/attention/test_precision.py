@@ -8,9 +8,9 @@ from torch import Tensor
 
 from headway.audit.mechanisms.parts import outcome
 from headway.ops.attention import MECHANISMS, attend
-from headway.ops.attention.call import build
 from headway.ops.bias import Alibi
 from headway.ops.mask import Mask, causal, padding, window
+from tests.ops.attention.calls import build
 
 # One rounding of the output and one of the weights: 2⁻²⁴, 2⁻⁹ and 2⁻¹² each, times sums of a few terms.
 CLOSE = {torch.float32: 5e-6, torch.bfloat16: 0.03, torch.float16: 0.004}

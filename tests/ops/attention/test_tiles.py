@@ -11,13 +11,14 @@ from torch import Tensor
 from headway.audit.mechanisms.parts import outcome
 from headway.config import Local
 from headway.ops.attention import MECHANISMS, softmax
-from headway.ops.attention.call import build
-from headway.ops.attention.fused import trusted
+from headway.ops.attention import plan as planning
+from headway.ops.attention.kernels.sdpa import trusted
+from headway.ops.attention.kernels.tiles import Tile, length, plan_tiles
+from headway.ops.attention.kernels.window import plan_neighbours
 from headway.ops.attention.local import pattern
-from headway.ops.attention.neighbours import plan_neighbours
-from headway.ops.attention.tiles import Tile, length, plan
 from headway.ops.mask import Mask, causal, padding, window
 from headway.ops.mask.pairs import Pairs
+from tests.ops.attention.calls import build
 from tests.ops.attention.paths import force_tiles
 from tests.ops.mask.brute import BATCH, HEADS, KEYS, QUERIES, case, cases, tabulate
 
@@ -48,7 +49,7 @@ def check(tiles: list[Tile], allows: Tensor) -> None:
 @given(cases)
 def test_a_plan_covers_every_allowed_pair_once(drawn: tuple[int, str]) -> None:
     mask, truth, where = case(drawn)
-    tiles = plan(mask, Pairs.of(*where.given), rows=Random(drawn[0]).choice([1, 2, 3, 8]))
+    tiles = plan_tiles(mask, Pairs.of(*where.given), rows=Random(drawn[0]).choice([1, 2, 3, 8]))
     check(tiles, tabulate(truth, where))
     assert tabulate(truth, where).shape == (BATCH, HEADS, QUERIES, KEYS)
 
@@ -157,7 +158,7 @@ def test_every_path_gives_the_same(mask: str, monkeypatch: pytest.MonkeyPatch) -
     found = [outcome(softmax.attend, way) for way in ways]
     counted = force_tiles(monkeypatch)
     found += [outcome(softmax.attend, way) for way in ways]
-    monkeypatch.setattr(softmax, "trusted", lambda *_: False)
+    monkeypatch.setattr(planning, "trusted", lambda *_: False)
     before = len(counted)
     found += [outcome(softmax.attend, way) for way in ways]
     assert call.mask is None or max(counted[before:]) > 1

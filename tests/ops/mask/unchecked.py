@@ -9,7 +9,6 @@ import json, sys
 import torch
 import headway
 from headway import *
-from headway.ops.attention import build
 from headway.ops.bias import Alibi
 torch.manual_seed(0)
 q, k, v = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 11)

@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import BertConfig
 
 import headway
-from headway.models.masked import Masked
+from headway.hub.parts import parts_of
+from headway.models.encoder import Masked
 from tests.parity.compare import close, outputs_of, ragged, shake
 
 VOCABULARY = 53
@@ -79,7 +80,7 @@ def test_logits_and_hidden_states(pair: tuple[str, Any, Masked]) -> None:
         types = types_of(model, text[None])
         expected = other(text[None], token_type_ids=types, output_hidden_states=True)
         layers = [model.dropout, *model.stack.blocks]  # the embedding ends in its dropout
-        found = outputs_of(layers, lambda: model.read(text[None], types=types))  # noqa: B023 (called at once)
+        found = outputs_of(layers, lambda: model.hidden_states(text[None], types=types))  # noqa: B023 (called at once)
         assert len(found) == len(expected.hidden_states)
         for ours, hidden in zip(found, expected.hidden_states, strict=True):
             assert close(ours, hidden)
@@ -92,7 +93,7 @@ def test_padding_changes_nothing(pair: tuple[str, Any, Masked], side: str) -> No
     kind, other, model = pair
     texts, tokens, keep = ragged(VOCABULARY, [5, 11, 2], side=side)
     types = types_of(model, tokens)
-    layers = outputs_of(model.stack.blocks, lambda: model.read(tokens, keep=keep, types=types))
+    layers = outputs_of(model.stack.blocks, lambda: model.hidden_states(tokens, keep=keep, types=types))
     for row, text in enumerate(texts):
         own = types[row][keep[row]][None]
         expected = other(text[None], token_type_ids=own, output_hidden_states=True)
@@ -107,7 +108,7 @@ def test_their_own_padding_gives_the_same(pair: tuple[str, Any, Masked]) -> None
     _, other, model = pair
     _, tokens, keep = ragged(VOCABULARY, [5, 11, 2], side="right")
     expected = other(tokens, attention_mask=keep.long(), output_hidden_states=True).hidden_states[-1]
-    assert close(model.read(tokens, keep=keep)[keep], expected[keep])
+    assert close(model.hidden_states(tokens, keep=keep)[keep], expected[keep])
 
 
 @torch.no_grad()
@@ -159,7 +160,7 @@ def test_the_comparison_can_fail(name: str, tmp_path: Path) -> None:
     model = headway.load(tmp_path).model
     tokens = torch.zeros(1, 7, dtype=torch.long)
     expected = other(tokens)
-    same("BertForPreTraining", model, model.read(tokens), expected)
-    model.get_parameter(name).view(-1)[0] += 0.1
+    same("BertForPreTraining", model, model.hidden_states(tokens), expected)
+    parts_of(model)[name].view(-1)[0] += 0.1
     with pytest.raises(AssertionError, match="logits"):
-        same("BertForPreTraining", model, model.read(tokens), expected)
+        same("BertForPreTraining", model, model.hidden_states(tokens), expected)

@@ -50,7 +50,7 @@ def test_hidden_states_of_real_sentences(loaded: Loaded, side: str) -> None:
     keep = torch.stack([torch.arange(longest) < len(text) for text in texts])
     keep = keep.flip(1) if side == "left" else keep
     tokens = torch.zeros(len(texts), longest, dtype=torch.long).masked_scatter(keep, torch.cat(texts))
-    layers = outputs_of(model.stack.blocks, lambda: model.read(tokens, keep=keep))
+    layers = outputs_of(model.stack.blocks, lambda: model.hidden_states(tokens, keep=keep))
     for row, text in enumerate(texts):
         expected = other(text[None], output_hidden_states=True)
         for ours, hidden in zip(layers, expected.hidden_states[1:], strict=True):

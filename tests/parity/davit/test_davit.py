@@ -10,9 +10,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import headway
-from headway.models import fresh
+from headway.hub.parts import parts_of
 from headway.models.davit import DaViT
 from headway.presets.vision import davit
+from tests.fresh import fresh
 from tests.parity.compare import close, far, outputs_of
 from tests.parity.davit.florence import Backbone, backbone, write
 
@@ -57,7 +58,7 @@ def test_every_block_and_stage(pair: tuple[Backbone, DaViT]) -> None:
     assert len(found) == len(expected) == len(ours) == len(theirs)
     for mine, right in zip(found, expected, strict=True):
         assert close(mine, right)
-    assert close(model.read(images), other(images).last_hidden_state)
+    assert close(model.hidden_states(images), other(images).last_hidden_state)
     grids = [tuple(x.shape[2:]) for x in outputs_of(model.stages, lambda: model(images))]
     assert tuple(grids) == model.config.grids
 
@@ -109,7 +110,7 @@ def test_images_of_another_size(tmp_path: Path) -> None:
     model = headway.load(tmp_path / "theirs").model.resized((31, 22))
     images = images_for(model)
     assert images.shape[2:] == (31, 22)
-    assert close(model.read(images), other(images).last_hidden_state)
+    assert close(model.hidden_states(images), other(images).last_hidden_state)
 
 
 @torch.no_grad()
@@ -125,9 +126,9 @@ def test_a_changed_weight_is_seen(name: str, tmp_path: Path) -> None:
     model = headway.load(tmp_path / "theirs").model
     images = images_for(model)
     expected = other(images).last_hidden_state
-    assert close(model.read(images), expected)
-    model.get_parameter(name).flatten()[2] += 0.3
-    assert far(model.read(images), expected) > 3e-5
+    assert close(model.hidden_states(images), expected)
+    parts_of(model)[name].flatten()[2] += 0.3
+    assert far(model.hidden_states(images), expected) > 3e-5
 
 
 def test_blocks_may_have_names(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 import headway
-from headway.models import count, fresh
+from headway.hub.parts import parts_of
+from headway.models import count
 from headway.presets import preset
+from tests.fresh import fresh
 from tests.parity.compare import close, far, outputs_of, shake
 
 if find_spec("timm") is None:
@@ -60,7 +62,7 @@ def test_logits_and_every_stage(pair: tuple[Any, Any, Path]) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         assert close(ours, theirs)
     assert close(model(images), other(images))
-    model.get_parameter("stages.0.blocks.0.channel.attention.value.weight").flatten()[2] += 0.3
+    parts_of(model)["stages.0.blocks.0.channel.attention.value.weight"].flatten()[2] += 0.3
     assert far(model(images), other(images)) > 3e-5
 
 

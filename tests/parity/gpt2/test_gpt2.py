@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 import headway
+from headway.hub.parts import parts_of
 from tests.parity.compare import close, outputs_of, ragged, shake
 
 VOCABULARY = 53
@@ -41,7 +42,7 @@ def test_logits_and_hidden_states(pair) -> None:
         # Theirs: the embedding, each block but the last, and the last after the final norm.
         for ours, hidden in zip(found[:-1], expected.hidden_states[1:-1], strict=True):
             assert close(ours, hidden)
-        assert close(model.read(text[None]), expected.hidden_states[-1])
+        assert close(model.hidden_states(text[None]), expected.hidden_states[-1])
 
 
 @torch.no_grad()
@@ -85,5 +86,5 @@ def test_what_is_saved_loads_there(pair, tmp_path: Path) -> None:
 def test_the_comparison_can_fail(pair) -> None:
     other, model = pair
     tokens = torch.randint(0, VOCABULARY, (1, 7))
-    model.stack.blocks[1].attention.value.weight[2, 3] += 0.1
+    parts_of(model)["stack.blocks.1.attention.value.weight"][2, 3] += 0.1
     assert not close(model(tokens), other(tokens).logits)

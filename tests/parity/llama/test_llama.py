@@ -9,9 +9,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import headway
-from headway.hub.rotary import read_rotary
-from headway.nn.state import Rolling
-from headway.ops.position import rotary_amplitude, rotary_frequencies
+from headway.hub.families.rotary import read_rotary
+from headway.hub.parts import parts_of
+from headway.nn.cache import WindowCache
+from headway.ops.rotary import rotary_amplitude, rotary_frequencies
 from tests.parity.compare import close, outputs_of, ragged, shake
 
 V = 53
@@ -62,7 +63,7 @@ def test_logits_and_hidden_states(pair) -> None:
         found = outputs_of(model.stack.blocks, lambda text=text: model(text[None]))
         for ours, hidden in zip(found[:-1], expected.hidden_states[1:-1], strict=True):
             assert close(ours, hidden)
-        assert close(model.read(text[None]), expected.hidden_states[-1])
+        assert close(model.hidden_states(text[None]), expected.hidden_states[-1])
 
 
 @torch.no_grad()
@@ -109,7 +110,7 @@ def test_the_comparison_can_fail(pair) -> None:
     text = torch.arange(11)[None]
     expected = other(text).logits
     for name in ("attention.key", "attention.out", "feedforward.gate", "feedforward_norm"):
-        weight = model.stack.blocks[1].get_submodule(name).weight
+        weight = parts_of(model)[f"stack.blocks.1.{name}.weight"]
         before = weight.clone()
         weight.view(-1)[5] += 0.1
         assert not close(model(text), expected), name
@@ -140,8 +141,8 @@ def test_decoding_far_past_the_window(window: int, tmp_path: Path) -> None:
             step = other(piece, past_key_values=past, use_cache=True)
             past = step.past_key_values
             assert close(step.logits[:, -1], whole[:, place - 1])
-    states = [block.own for block in session._states]
-    assert all(isinstance(state, Rolling) and state.columns == window for state in states)
+    states = [block.own for block in session.caches]
+    assert all(isinstance(state, WindowCache) and state.columns == window for state in states)
     assert session.room is None
 
 

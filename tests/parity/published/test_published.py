@@ -249,7 +249,7 @@ def bert_agrees(model: Any, other: transformers.PreTrainedModel, tokens: Tensor)
     types = (torch.arange(tokens.shape[1]) > 4).long().expand_as(tokens)
     found = other(tokens, token_type_ids=types)
     encoder = model.encoder if model.config.kind == "sentence" else model
-    hidden = encoder.read(tokens, types=types)
+    hidden = encoder.hidden_states(tokens, types=types)
     if isinstance(other, transformers.BertModel):
         return close(hidden, found.last_hidden_state) and close(encoder.pooled(hidden), found.pooler_output)
     if isinstance(other, transformers.BertForSequenceClassification):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import headway
 from headway.bench.embed import sentences
 from headway.hub import Loaded
-from headway.models.masked import Masked
+from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder
 from tests.parity.sentence.theirs import LENGTH, TEXTS, WIDTH, dense, encoder, made
 
@@ -63,7 +63,7 @@ def test_vectors_there_and_back(name: str, tmp_path: Path) -> None:
     assert back.receipt.hash == loaded.receipt.hash
     # The comparison can fail: one weight moved is seen.
     with torch.no_grad():
-        last = back.model.encoder.stack.blocks[2].attention.value if back.model.dense is None else back.model.dense
+        last = back.model.encoder.stack.blocks[2].attention.out if back.model.dense is None else back.model.dense
         last.weight[0, 1] += 0.1
     assert far(back, other) > 1e-5
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import DeiTConfig, ViTConfig
 
 import headway
+from headway.hub.parts import parts_of
 from headway.models.vit import Vision
 from tests.parity.compare import close, far, outputs_of, shake
 
@@ -70,7 +71,7 @@ def test_logits_and_hidden_states(pair: tuple[Any, Vision]) -> None:
         assert close(ours, hidden)
     assert close(model(images), answer(other, images))
     body = other if model.head is None else getattr(other, model.config.family)
-    assert close(model.read(images), body(images).last_hidden_state)
+    assert close(model.hidden_states(images), body(images).last_hidden_state)
 
 
 @torch.no_grad()
@@ -119,7 +120,7 @@ def test_a_changed_weight_is_seen(name: str, tmp_path: Path) -> None:
     images = images_for(model)
     expected = answer(other, images)
     assert close(model(images), expected)
-    model.get_parameter(name).flatten()[3] += 0.1
+    parts_of(model)[name].flatten()[3] += 0.1
     assert far(model(images), expected) > 3e-5
 
 
@@ -144,7 +145,7 @@ def test_the_teacher_is_a_mean_of_two_heads(tmp_path: Path) -> None:
     model = headway.load(tmp_path).model
     images = images_for(model)
     with torch.no_grad():
-        hidden, expected = model.read(images), other(images)
+        hidden, expected = model.hidden_states(images), other(images)
         assert close(model.head(hidden[:, 0]), expected.cls_logits)
         assert close(model.teacher_head(hidden[:, 1]), expected.distillation_logits)
 
@@ -191,12 +192,12 @@ def test_a_masked_image_model_is_refused(tmp_path: Path) -> None:
 def test_what_their_layout_cannot_say_is_kept_in_ours(tmp_path: Path) -> None:
     """A ViT whose patches look at their neighbours: refused in ViT's layout, saved in headway's."""
     from headway.config import Local
-    from headway.models import fresh
     from headway.presets.vision import vit
+    from tests.fresh import fresh
 
     local = Local(window=2, grid=(5, 5), global_tokens=True)
     config = vit(width=22, heads=2, layers=2, image=35, patch=7, classes=3, mechanism=local)
-    with pytest.raises(ValueError, match="save it with family='headway'"):
+    with pytest.raises(ValueError, match="save it with layout='headway'"):
         headway.save(fresh(config), tmp_path / "vit")
     model = fresh(config.model_copy(update={"family": "headway"}))
     headway.save(model, tmp_path / "own")

@@ -1,0 +1,236 @@
+"""The decoding loop: one for any model, any cache and any way to choose a token.
+
+Rows leave the batch when they are finished, and new ones join it while others run. What a request gets does not depend
+on its company: its draws are keyed by its own seed and positions, and every choice reports by how much it was decided.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Unpack, overload
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headway.data.tokenizer import Tokenizer
+from headway.decoding.reader import Pad, PastLength, Reader
+from headway.decoding.request import Choosing, Event, Prompt, Prompts, Request, Result, as_requests
+from headway.decoding.row import Row, naming
+from headway.decoding.text import byte_tokens
+from headway.hub.load import with_tokenizer
+from headway.models.sessions import Session
+from headway.nn.modes import evaluating
+from headway.ops.sampling.choose import choose
+from headway.ops.sampling.cut import Rules
+from headway.ops.sampling.logits import log_total, penalise, steer
+from headway.ops.sampling.uniform import uniform
+
+
+class Batch:
+    """Requests that are decoded together; `rows` of them at once (None: all), the others wait.
+
+    pad: prompts that begin together are padded on the "left" or "right", or read one by one ("none").
+    past_length: a request that does not fit into the model is refused; or it may "stop" there; or, where every layer
+    has a window or a running total and positions are not learned, "slide" on.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        tokenizer: Tokenizer | None = None,
+        pad: Pad = "left",
+        cache: bool = True,
+        past_length: PastLength = "refuse",
+        rows: int | None = None,
+    ) -> None:
+        if rows is not None and rows < 1:
+            raise ValueError(f"a batch has at least one row, not {rows}")
+        self._reader = Reader(model, tokenizer, pad, cache, past_length)
+        self._raw = frozenset() if tokenizer is None else byte_tokens(tokenizer)
+        self._most_rows, self._joined = rows, 0
+        self._waiting: list[Row] = []
+        self._rows: list[Row] = []
+        self._session: Session | None = None
+        self._device: torch.device | None = None
+        self._rules = Rules([], [], [], [])
+        self._seen: Int[Tensor, "B T"] | None = None  # tokens read and produced, where a request penalises them
+
+    @property
+    def running(self) -> int:
+        """How many requests are not finished, those that wait included."""
+        return sum(not row.done for row in (*self._rows, *self._waiting))
+
+    def join(self, requests: Sequence[Request]) -> list[int]:
+        """Take in requests and return their numbers; refuses all of them if one cannot be served."""
+        new = [Row(self._joined + i, request, self._reader, self._raw) for i, request in enumerate(requests)]
+        self._joined += len(new)
+        self._waiting += new
+        return [row.index for row in new]
+
+    def leave(self, request: int) -> None:
+        """Give up a request: it produces nothing more."""
+        for row in (*self._rows, *self._waiting):
+            row.left = row.left or row.index == request
+        self._drop()
+
+    @torch.no_grad()
+    def step(self) -> list[Event]:
+        """One more token for every row, new rows included; nothing when no request is left."""
+        logits = self._advance()
+        if logits is None:
+            return []
+        uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in self._rows]
+        with naming(logits, [row.index for row in self._rows]):
+            choice = choose(self._steered(logits), self._rules, uniforms)
+            extras = self._log_probabilities(logits, choice.tokens)
+        if self._seen is not None:
+            self._seen = torch.cat([self._seen, choice.tokens[:, None]], dim=1)
+        chosen = zip(choice.tokens.tolist(), choice.margins.tolist(), strict=True)
+        events = [row.take(*one, *extra) for row, one, extra in zip(self._rows, chosen, extras, strict=True)]
+        self._drop()
+        return events
+
+    def _advance(self) -> Float[Tensor, "B V"] | None:
+        """Read the last token of every row and the prompts of new ones: logits of what follows."""
+        found = []
+        if self._session is not None:
+            last = [[row.tokens[-1]] for row in self._rows]
+            found.append(self._session.read(torch.tensor(last, device=self._device)))
+        new = self._admit()
+        if new:
+            session, logits = self._reader.open([row.prompt for row in new], max(row.most for row in new))
+            if self._session is None:
+                self._session, self._device = session, logits.device
+            else:
+                self._session.join(session)
+            found.append(logits)
+            self._rows += new
+            self._gather()
+        return torch.cat(found) if len(found) > 1 else found[0] if found else None
+
+    def _drop(self) -> None:
+        """Let finished rows go, and with the last one everything that was kept for them."""
+        stay = [place for place, row in enumerate(self._rows) if not row.done]
+        if len(stay) == len(self._rows):
+            return
+        self._rows = [self._rows[place] for place in stay]
+        if not stay:
+            self._session = self._seen = None
+            return
+        assert self._session is not None
+        rows = torch.tensor(stay, device=self._device)
+        self._session.select(rows)
+        self._rules = self._rules.of(stay)
+        self._seen = None if self._seen is None else self._seen[rows]
+
+    def _admit(self) -> list[Row]:
+        waiting = [row for row in self._waiting if not row.done]
+        room = len(waiting) if self._most_rows is None else self._most_rows - len(self._rows)
+        self._waiting = waiting[room:]
+        return waiting[:room]
+
+    def _gather(self) -> None:
+        """What the rows ask for, as columns; once for every row that joins, not for every token."""
+        asked = [row.request for row in self._rows]
+        names = ("temperature", "top_k", "top_p", "min_p")
+        self._rules = Rules(*([getattr(request, name) for request in asked] for name in names))
+        self._seen = None
+        if any(request.repetition_penalty != 1 for request in asked):
+            texts = [(*row.read, *row.tokens) for row in self._rows]
+            longest = max(map(len, texts))
+            full = [text + text[:1] * (longest - len(text)) for text in texts]  # to see a token twice changes nothing
+            self._seen = torch.tensor(full, device=self._device)
+
+    def _steered(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        """Logits after what the request and the model's configuration forbid or force."""
+        if self._seen is not None:
+            penalties = [row.request.repetition_penalty for row in self._rows]
+            logits = penalise(logits, self._seen, torch.tensor(penalties, device=logits.device))
+        return steer(logits, self._reader.forced.never, [row.forced for row in self._rows])
+
+    def _log_probabilities(self, logits: Float[Tensor, "B V"], tokens: Int[Tensor, " B"]) -> list[tuple]:
+        """For each row the log-probability of its token, and the likeliest tokens with theirs; () where not asked."""
+        counts = [row.request.logprobs for row in self._rows]
+        if all(count is None for count in counts):
+            return [()] * len(counts)
+        total, most = log_total(logits)[:, None], max(count or 0 for count in counts)
+        own = (logits.gather(1, tokens[:, None]) - total)[:, 0].tolist()
+        likeliest: list[list[tuple[int, float]]] = [[] for _ in counts]
+        if most:
+            top = logits.topk(min(most, logits.shape[1]))
+            pairs = zip(top.indices.tolist(), (top.values - total).tolist(), strict=True)
+            likeliest = [list(zip(*pair, strict=True)) for pair in pairs]
+        rows = zip(own, likeliest, counts, strict=True)
+        return [() if count is None else (one, some[:count]) for one, some, count in rows]
+
+
+def stream(
+    model: Any,
+    prompts: Prompt | Prompts,
+    *,
+    tokenizer: Tokenizer | None = None,
+    pad: Pad = "left",
+    cache: bool = True,
+    past_length: PastLength = "refuse",
+    rows: int | None = None,
+    **choosing: Unpack[Choosing],
+) -> Iterator[Event]:
+    """Tokens and pieces of text as they come, a prompt's number with each; see `Batch` and `Request` for the options.
+
+    The model is one that `headway.build` or `headway.load` gave, or the name or path of one to load; without a
+    tokenizer it is read with its own. While it is read it is in eval mode.
+    """
+    model, tokenizer = with_tokenizer(model, tokenizer)
+    requests, _ = as_requests(prompts, {**choosing})
+    with evaluating(model):
+        batch = Batch(model, tokenizer=tokenizer, pad=pad, cache=cache, past_length=past_length, rows=rows)
+        batch.join(requests)  # here and not in the iterator, so that a mistake is said before a token is asked for
+    return _events(batch, model)
+
+
+def _events(batch: Batch, model: Any) -> Iterator[Event]:
+    while batch.running:
+        with evaluating(model):
+            events = batch.step()
+        yield from events
+
+
+@overload
+def generate(
+    model: Any,
+    prompts: Prompt,
+    *,
+    tokenizer: Tokenizer | None = None,
+    pad: Pad = "left",
+    cache: bool = True,
+    past_length: PastLength = "refuse",
+    rows: int | None = None,
+    **choosing: Unpack[Choosing],
+) -> Result: ...
+@overload
+def generate(
+    model: Any,
+    prompts: Prompts,
+    *,
+    tokenizer: Tokenizer | None = None,
+    pad: Pad = "left",
+    cache: bool = True,
+    past_length: PastLength = "refuse",
+    rows: int | None = None,
+    **choosing: Unpack[Choosing],
+) -> list[Result]: ...
+def generate(model: Any, prompts: Any, *, tokenizer: Tokenizer | None = None, **options: Any) -> Result | list[Result]:
+    """All tokens and the whole text that follow a prompt, or each of several, in their order; options as for `stream`.
+
+    >>> from headway.models import build
+    >>> model = build("gpt2", layers=2, width=12, heads=3, vocabulary=65, length=16, seed=5)
+    >>> generate(model, [3, 1, 4], max_new_tokens=4).tokens == generate(model, [[3, 1, 4]], max_new_tokens=4)[0].tokens
+    True
+    """
+    batch = {name: options.pop(name) for name in ("pad", "cache", "past_length", "rows") if name in options}
+    requests, single = as_requests(prompts, options)
+    found: list[list[Event]] = [[] for _ in requests]
+    for event in stream(model, requests, tokenizer=tokenizer, **batch):
+        found[event.request].append(event)
+    results = [Result.of(events) for events in found]
+    return results[0] if single else results

@@ -1,0 +1,171 @@
+"""The layout of Llama, and of the models that share it: Mistral (a window) and Qwen2 (biases on query, key, value)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.config import FeedForwardConfig, LanguageConfig, Rotary
+from headway.hub.families.common import activation_of, activation_to, refuse, special_of, special_to
+from headway.hub.families.rotary import read_rotary, write_rotary
+from headway.hub.family import Family
+from headway.hub.table import Entry, Table, Tied, expand
+from headway.presets.llama import llama
+
+OUTSIDE = [
+    Entry("model.embed_tokens.weight", "tokens.weight"),
+    Entry("model.norm.weight", "stack.norm.weight"),
+]
+HEAD = {True: Tied("lm_head.weight", "model.embed_tokens.weight"), False: Entry("lm_head.weight", "head.weight")}
+_OURS, _THEIRS = "stack.blocks.{i}", "model.layers.{i}"
+LAYER = [
+    Entry(f"{_THEIRS}.input_layernorm.weight", f"{_OURS}.attention_norm.weight"),
+    Entry(f"{_THEIRS}.self_attn.q_proj.weight", f"{_OURS}.attention.query.weight"),
+    Entry(f"{_THEIRS}.self_attn.k_proj.weight", f"{_OURS}.attention.key.weight"),
+    Entry(f"{_THEIRS}.self_attn.v_proj.weight", f"{_OURS}.attention.value.weight"),
+    Entry(f"{_THEIRS}.self_attn.o_proj.weight", f"{_OURS}.attention.out.weight"),
+    Entry(f"{_THEIRS}.post_attention_layernorm.weight", f"{_OURS}.feedforward_norm.weight"),
+    Entry(f"{_THEIRS}.mlp.gate_proj.weight", f"{_OURS}.feedforward.gate.weight"),
+    Entry(f"{_THEIRS}.mlp.up_proj.weight", f"{_OURS}.feedforward.up.weight"),
+    Entry(f"{_THEIRS}.mlp.down_proj.weight", f"{_OURS}.feedforward.down.weight"),
+]
+BIAS = [
+    Entry(f"{_THEIRS}.self_attn.q_proj.bias", f"{_OURS}.attention.query.bias"),
+    Entry(f"{_THEIRS}.self_attn.k_proj.bias", f"{_OURS}.attention.key.bias"),
+    Entry(f"{_THEIRS}.self_attn.v_proj.bias", f"{_OURS}.attention.value.bias"),
+]
+OUTPUT_BIAS = [Entry(f"{_THEIRS}.self_attn.o_proj.bias", f"{_OURS}.attention.out.bias")]
+HIDDEN_BIAS = [
+    Entry(f"{_THEIRS}.mlp.gate_proj.bias", f"{_OURS}.feedforward.gate.bias"),
+    Entry(f"{_THEIRS}.mlp.up_proj.bias", f"{_OURS}.feedforward.up.bias"),
+    Entry(f"{_THEIRS}.mlp.down_proj.bias", f"{_OURS}.feedforward.down.bias"),
+]
+# Frequencies that old releases saved beside the weights; they follow from the configuration.
+BUFFERS = (r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
+
+CLASSES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+# What a config.json means where it leaves a key out.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": {"max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id": 2},
+    "mistral": {
+        "max_position_embeddings": 131072, "num_key_value_heads": 8, "sliding_window": 4096, "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "qwen2": {"max_position_embeddings": 32768, "num_key_value_heads": 32, "attention_bias": True},
+}  # fmt: skip
+# Keys of relatives that change what is computed, and the value with which they do not.
+SWITCHES: dict[str, Any] = {
+    "attention_multiplier": None, "attn_logit_softcapping": None, "embedding_multiplier": 1.0,
+    "final_logit_softcapping": None, "is_causal": True, "is_encoder_decoder": False, "logit_scale": 1.0,
+    "logits_scaling": 1.0, "num_attention_sinks": 0, "num_experts": 0, "num_local_experts": 0, "qk_norm": False,
+    "quantization_config": None, "residual_multiplier": 1.0, "rope_interleaved": False, "use_qk_norm": False,
+    "use_bidirectional_attention": False, "use_parallel_residual": False,
+}  # fmt: skip
+_OWN_SWITCHES: dict[str, dict[str, Any]] = {
+    "llama": {"sliding_window": None},
+    "mistral": {"attention_bias": False, "mlp_bias": False},
+    "qwen2": {"attention_bias": True, "mlp_bias": False},
+}
+
+
+def table(config: LanguageConfig) -> Table:
+    block = config.stack.block
+    attention, feedforward = block.attention, block.feedforward
+    biases = [
+        *(BIAS if attention.bias else []),
+        *(OUTPUT_BIAS if attention.output_bias else []),
+        *(HIDDEN_BIAS if feedforward is not None and feedforward.bias else []),
+    ]
+    return [*OUTSIDE, *expand([*LAYER, *biases], i=range(config.stack.layers)), HEAD[config.tied]]
+
+
+def canonical(name: str) -> str:
+    """Files of the bare model leave the prefix out."""
+    return name if name.startswith(("model.", "lm_head.")) else f"model.{name}"
+
+
+def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig:
+    family = config["model_type"]
+    refuse(config, SWITCHES | _OWN_SWITCHES[family])
+    full = DEFAULTS[family] | dict(config)
+    rotary = read_rotary(full)
+    return llama(
+        family=family,
+        vocabulary=full["vocab_size"],
+        width=full["hidden_size"],
+        hidden=full["intermediate_size"],
+        layers=full["num_hidden_layers"],
+        heads=full["num_attention_heads"],
+        kv_heads=full.get("num_key_value_heads"),
+        head_width=full.get("head_dim"),
+        length=full["max_position_embeddings"],
+        base=rotary.base,
+        scaling=rotary.scaling,
+        window=read_window(full),
+        bias=full.get("attention_bias") or False,
+        output_bias=family == "llama" and (full.get("attention_bias") or False),
+        hidden_bias=full.get("mlp_bias") or False,
+        activation=activation_of(full.get("hidden_act", "silu")),
+        eps=full.get("rms_norm_eps", 1e-6),
+        tied=full.get("tie_word_embeddings", False),
+        special=special_of(full),
+    )
+
+
+def read_window(config: Mapping[str, Any]) -> int | None:
+    """How many tokens every layer sees, itself included; models whose layers differ are refused."""
+    own = config["model_type"] == "qwen2"  # the only one of the three that says it layer by layer
+    window = None if own and not config.get("use_sliding_window") else config.get("sliding_window")
+    first = config.get("max_window_layers", 28) if own else 0
+    layers = range(config["num_hidden_layers"])
+    implied = ["full_attention" if window is None or i < first else "sliding_attention" for i in layers]
+    stated = config.get("layer_types") or implied
+    kinds = set(stated) if own else {*stated, *implied}
+    if kinds == {"full_attention"}:
+        return None
+    if kinds == {"sliding_attention"} and window is not None:
+        return window
+    raise ValueError(
+        f"headway reads models whose layers all see the same: layer_types={stated} with sliding_window={window}"
+        + (f" and max_window_layers={first}" if own else "")
+    )
+
+
+def write(config: LanguageConfig) -> dict[str, Any]:
+    block, family = config.stack.block, config.family
+    attention, feedforward = block.attention, block.feedforward or FeedForwardConfig(hidden=1)
+    width, heads = block.width, attention.heads
+    if family == "llama" and width % heads:
+        raise ValueError(f"other libraries refuse a llama whose heads {heads} do not divide its width {width}")
+    return {
+        "model_type": family,
+        "architectures": [CLASSES[family]],
+        "vocab_size": config.vocabulary,
+        "hidden_size": block.width,
+        "intermediate_size": feedforward.hidden,
+        "num_hidden_layers": config.stack.layers,
+        "num_attention_heads": attention.heads,
+        "num_key_value_heads": attention.kv_heads,
+        "head_dim": attention.head_width,
+        "hidden_act": activation_to(feedforward.activation),
+        "max_position_embeddings": config.length,
+        "rms_norm_eps": block.eps,
+        "tie_word_embeddings": config.tied,
+        **write_rotary(attention.rotary or Rotary()),
+        **_write_own(config, feedforward),
+        **special_to(config.special),
+    }
+
+
+def _write_own(config: LanguageConfig, feedforward: FeedForwardConfig) -> dict[str, Any]:
+    """What each of the three says in its own words."""
+    attention = config.stack.block.attention
+    window = attention.mechanism.model_dump().get("window")
+    if config.family == "llama":
+        return {"attention_bias": attention.bias, "mlp_bias": feedforward.bias}
+    if config.family == "mistral":
+        return {"sliding_window": window}
+    first = config.stack.layers if window is None else 0
+    return {"use_sliding_window": window is not None, "sliding_window": window, "max_window_layers": first}
+
+
+# Dropout, which none of the three has, is for training alone.
+FAMILY = Family("llama", read, write, table, tuple(CLASSES), canonical, BUFFERS, unsaid=("stack.block.dropout",))

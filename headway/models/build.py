@@ -1,0 +1,140 @@
+"""Models: compositions of layers. `build` makes one from its configuration, with random weights or on meta.
+
+>>> from headway.presets import preset
+>>> count(preset("gpt2"))
+124439808
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, overload
+
+import torch
+from torch import nn
+
+from headway.config import Frozen
+from headway.models.model import Model
+from headway.nn.block import Stack
+from headway.nn.init import initialise
+from headway.nn.positions import AlibiBias
+from headway.presets import preset
+from headway.presets.options import resize
+
+if TYPE_CHECKING:
+    from headway.config import LanguageConfig, MaskedConfig, SentenceConfig, Seq2SeqConfig, VisionConfig
+    from headway.config.recurrent import RecurrentConfig
+    from headway.config.vision import DaViTConfig
+    from headway.models.davit import DaViT
+    from headway.models.encoder import Masked
+    from headway.models.language import Language
+    from headway.models.recurrent import Recurrent
+    from headway.models.sentence import SentenceEncoder
+    from headway.models.seq2seq import Seq2Seq
+    from headway.models.vit import Vision
+
+# Kind of configuration -> the class that it configures; imported when it is first made.
+KINDS = {
+    "language": "headway.models.language:Language",
+    "masked": "headway.models.encoder:Masked",
+    "sentence": "headway.models.sentence:SentenceEncoder",
+    "seq2seq": "headway.models.seq2seq:Seq2Seq",
+    "vision": "headway.models.vit:Vision",
+    "davit": "headway.models.davit:DaViT",
+    "recurrent": "headway.models.recurrent:Recurrent",
+    "vectors": "headway.models.vectors:Vectors",
+}
+
+
+def _find(where: str) -> Any:
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
+
+
+def make(config: Frozen) -> Any:
+    """The model of a configuration, with torch's own first values (none at all under the meta device)."""
+    kind = config.kind_or_name()
+    if kind not in KINDS:
+        raise ValueError(f"{kind} configures no model; there are {', '.join(KINDS)}")
+    return _find(KINDS[kind])(config)
+
+
+def on_meta(config: Frozen) -> Any:
+    """The model without any memory: shapes and names only."""
+    with torch.device("meta"):
+        return make(config)
+
+
+def count(config: Frozen) -> int:
+    """How many parameters the model has, shared ones once; nothing is allocated."""
+    return parameters(on_meta(config))
+
+
+def parameters(model: nn.Module) -> int:
+    """How many parameters a model has; `Module.parameters` yields a shared one once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@overload
+def build(target: "LanguageConfig", **options: Any) -> "Language": ...
+@overload
+def build(target: "MaskedConfig", **options: Any) -> "Masked": ...
+@overload
+def build(target: "SentenceConfig", **options: Any) -> "SentenceEncoder": ...
+@overload
+def build(target: "Seq2SeqConfig", **options: Any) -> "Seq2Seq": ...
+@overload
+def build(target: "VisionConfig", **options: Any) -> "Vision": ...
+@overload
+def build(target: "DaViTConfig", **options: Any) -> "DaViT": ...
+@overload
+def build(target: "RecurrentConfig", **options: Any) -> "Recurrent": ...
+@overload
+def build(
+    target: "Frozen | str", *, seed: int = 0, dtype: torch.dtype = torch.float32, std: float = 0.02, **options: Any
+) -> "Model": ...
+def build(
+    target: Frozen | str, *, seed: int = 0, dtype: torch.dtype = torch.float32, std: float = 0.02, **options: Any
+) -> Model:
+    """A model with random weights, the same for the same seed, in training mode as torch's own layers are.
+
+    The target is a configuration, or the name of a preset; options change its sizes by the names that people use, and
+    choose another attention: `build("gpt2", layers=6, width=384, heads=6, attention="local", window=64)`.
+
+    >>> build("gpt2", layers=2, width=12, heads=3, vocabulary=65, length=16).stack.blocks[0].feedforward.up.out_features
+    48
+    """
+    if not isinstance(target, Frozen | str):
+        raise ValueError(
+            f"a model is built from its configuration or the name of a preset, not a {type(target).__name__}"
+        )
+    config = preset(target) if isinstance(target, str) else target
+    config = resize(config, **options) if options else config
+    model = with_room(on_meta(config), dtype)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.0, std, generator=generator)
+    initialise(model, std=std, generator=generator)
+    for part in model.modules():
+        if isinstance(part, Stack):
+            scale_residuals(part)
+    return model
+
+
+@torch.no_grad()
+def scale_residuals(stack: Stack) -> None:
+    """The last map of each residual branch, less by √(branches · layers), where the stack is to start so (GPT-2)."""
+    if not stack.config.scaled_init:
+        return
+    branches = sum(2 if c.cross is None else 3 for c in stack.config.blocks)
+    for name, weight in stack.named_parameters():
+        if name.endswith(("out.weight", "down.weight")):
+            weight.mul_(branches**-0.5)
+
+
+def with_room(model: nn.Module, dtype: torch.dtype) -> Any:
+    """A model of the meta device, with memory to write its weights into."""
+    model = model.to(dtype).to_empty(device="cpu")
+    for part in model.modules():
+        if isinstance(part, AlibiBias):  # what nobody saves has to be made again
+            part.refill()
+    return model

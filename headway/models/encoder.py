@@ -1,0 +1,209 @@
+"""A masked-word model, BERT: embed, norm, stack, and heads for what it is for (arXiv:1810.04805).
+
+x = norm(tokens[t] + positions[p] + types[s])        h = stack(x)        pooled = tanh(h₀ W + b)
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headway.config.masked import MaskedConfig
+from headway.models.model import Model
+from headway.nn.block import Stack
+from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
+from headway.nn.layers import embedding, make_norm
+from headway.nn.positions import make_positions
+from headway.ops.activation import find_activation
+from headway.ops.loss import IGNORED, cross_entropy_sum, linear_cross_entropy
+from headway.ops.mask import Mask
+from headway.ops.values import readable
+
+
+class Masked(Model):
+    """A text in; its vectors, or what the heads make of them, out.
+
+    >>> from headway.presets.bert import bert
+    >>> model = Masked(bert(width=12, heads=3, layers=2, hidden=20, vocabulary=7, length=5, classes=2))
+    >>> model(torch.zeros(3, 5, dtype=torch.long)).shape
+    torch.Size([3, 2])
+    """
+
+    config: MaskedConfig
+
+    def __init__(self, config: MaskedConfig) -> None:
+        super().__init__()
+        c = self.config = config
+        block = c.stack.block
+        self.tokens = embedding(c.vocabulary, block.width)
+        self.positions = make_positions(c.positions, c.length, block.width)
+        self.types = embedding(c.types, block.width)
+        self.norm = make_norm(block.norm, block.width, eps=c.eps)
+        self.dropout = nn.Dropout(block.dropout)
+        self.stack = Stack(c.stack)
+        width = block.output_width
+        self.pooler = nn.Linear(width, width) if c.pooler else None
+        self.word_head = WordHead(c) if c.words else None
+        self.adjacent_head = nn.Linear(width, 2) if c.adjacent else None
+        self.inverted_head = nn.Linear(width, 2) if c.inverted else None
+        self.inference_head = nn.Linear(width, c.inference) if c.inference else None
+        self.class_head = nn.Linear(width, c.classes) if c.classes else None
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B L"],
+        *,
+        keep: Tensor | None = None,
+        types: Int[Tensor, "#B L"] | None = None,
+        positions: Int[Tensor, "#B L"] | None = None,
+        mask: Mask | None = None,
+    ) -> Float[Tensor, "B *L O"]:
+        """What the model is for: classes (B C), else words (B L V), else what its first head says of two sentences
+        (adjacent, inverted, inference), else the vectors (B L D)."""
+        keep = as_keep(keep, tokens)
+        hidden = self.hidden_states(tokens, keep=keep, types=types, positions=positions, mask=mask)
+        if self.class_head is not None:
+            return self.classify(hidden, keep)
+        if self.word_head is not None:
+            return self.words(hidden)
+        if self.adjacent_head is not None:
+            return self.adjacent(hidden, keep)
+        if self.inverted_head is not None:
+            return self.inverted(hidden, keep)
+        return hidden if self.inference_head is None else self.inference(hidden, keep)
+
+    def hidden_states(
+        self,
+        tokens: Int[Tensor, "B L"],
+        *,
+        keep: Tensor | None = None,
+        types: Int[Tensor, "#B L"] | None = None,
+        positions: Int[Tensor, "#B L"] | None = None,
+        mask: Mask | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """The last layer's vectors; `keep` True = a real token, `types` the sentence of each token (0, 1, …).
+
+        `mask` is any further rule: with `segments(...)` and positions of their own, several texts share one row.
+        """
+        check_tokens(tokens, self.config.vocabulary)
+        keep = as_keep(keep, tokens)
+        x = self.tokens(tokens) + self._types(types, tokens)
+        x, context = begin(x, Context(with_padding(mask, keep), positions))
+        if self.positions is not None:
+            places = context.query_positions(tokens.shape[1], None, tokens.device)
+            # Padding before the first token has positions below 0, and its vector is never looked at.
+            x = self.positions(x, places if keep is None else places.masked_fill(~keep, 0))
+        x = self.norm(x)
+        return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
+
+    def pooled(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B D"]:
+        """tanh of a linear map of each row's vector at its first real token."""
+        return torch.tanh(_present(self.pooler, "pooler", "pooler=True")(first_real(hidden, keep)))
+
+    def words(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
+        """The logits of the word at each place; the output map is the embedding itself."""
+        return _present(self.word_head, "masked-word head", "words=True")(hidden, self.tokens.weight)
+
+    def adjacent(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B 2"]:
+        """Logits of: 0, the second sentence follows the first; 1, it does not."""
+        head = _present(self.adjacent_head, "next-sentence head", "adjacent=True")
+        return head(self.pooled(hidden, keep))
+
+    def inverted(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B 2"]:
+        """Logits of: 0, the second sentence is a different one; 1, it is the first in another order."""
+        head = _present(self.inverted_head, "inversion head", "inverted=True")
+        return head(self.pooled(hidden, keep))
+
+    def inference(
+        self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None
+    ) -> Float[Tensor, "B C"]:
+        """The logits of whether the second sentence follows from the first, in as many classes as the data has."""
+        head = _present(self.inference_head, "inference head", "inference=2, or more")
+        return head(self.pooled(hidden, keep))
+
+    def classify(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B C"]:
+        """The logits of the classes of each row's text."""
+        head = _present(self.class_head, "classifier", "classes=2, or more")
+        return head(self.dropout(self.pooled(hidden, keep)))
+
+    def word_loss(
+        self, hidden: Float[Tensor, "B L D"], words: Int[Tensor, "B L"], *, smoothing: float = 0.0
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Σ -log p of the words asked for (-100: not asked), and how many are right; no others go through the head."""
+        asked, head = words != IGNORED, self.word_head
+        if head is None:
+            raise ValueError("this model has no masked-word head: its configuration would need words=True")
+        features = head.features(hidden[asked])
+        return linear_cross_entropy(features, self.tokens.weight, words[asked], bias=head.bias, smoothing=smoothing)
+
+    def loss(
+        self,
+        tokens: Int[Tensor, "B L"],
+        *,
+        words: Int[Tensor, "B L"] | None = None,
+        labels: Int[Tensor, " B"] | None = None,
+        adjacent: Int[Tensor, " B"] | None = None,
+        inverted: Int[Tensor, " B"] | None = None,
+        inference: Int[Tensor, " B"] | None = None,
+        keep: Tensor | None = None,
+        types: Int[Tensor, "#B L"] | None = None,
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, ""]:
+        """The mean of -log p for each head that has answers, added up; -100 is an answer that nobody asks for."""
+        keep = as_keep(keep, tokens)
+        hidden = self.hidden_states(tokens, keep=keep, types=types)
+        asked = {self.classify: labels, self.adjacent: adjacent, self.inverted: inverted, self.inference: inference}
+        found = [
+            cross_entropy_sum(head(hidden, keep), right, smoothing=smoothing)[0] / (right >= 0).sum()
+            for head, right in asked.items()
+            if right is not None
+        ]
+        if words is not None:
+            found.append(self.word_loss(hidden, words, smoothing=smoothing)[0] / (words >= 0).sum())
+        if not found:
+            raise ValueError("a loss needs answers: words=, labels=, adjacent=, inverted= or inference=")
+        return torch.stack(found).sum()
+
+    def _types(self, types: Int[Tensor, "#B L"] | None, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "#B L D"]:
+        if types is None:
+            return self.types.weight[0].expand(1, tokens.shape[1], -1)
+        if types.ndim != 2 or types.shape[0] not in (1, tokens.shape[0]) or types.shape[1] != tokens.shape[1]:
+            raise ValueError(f"types of shape {tuple(types.shape)} do not fit tokens of shape {tuple(tokens.shape)}")
+        if types.numel() and readable(types) and not 0 <= int(types.min()) <= int(types.max()) < self.config.types:
+            bounds = f"{int(types.min())} to {int(types.max())}"
+            raise ValueError(f"types are numbers of sentences from 0 to {self.config.types - 1}, not {bounds}")
+        return self.types(types)
+
+
+class WordHead(nn.Module):
+    """logits = norm(act(h W + b)) · Eᵀ + c, with E the embedding of the words."""
+
+    def __init__(self, config: MaskedConfig) -> None:
+        super().__init__()
+        block = config.stack.block
+        self._act = find_activation("gelu" if block.feedforward is None else block.feedforward.activation)
+        self.dense = nn.Linear(block.output_width, block.width)
+        self.norm = make_norm(block.norm, block.width, eps=config.eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary))
+
+    def forward(self, hidden: Float[Tensor, "*b D"], embedding: Float[Tensor, "V E"]) -> Float[Tensor, "*b V"]:
+        return F.linear(self.features(hidden), embedding, self.bias)
+
+    def features(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b E"]:
+        """What the words' embeddings are compared with."""
+        return self.norm(self._act(self.dense(hidden)))
+
+
+def first_real(hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B D"]:
+    """Each row's vector at its first real token."""
+    if keep is None:
+        return hidden[:, 0]
+    if readable(keep) and not bool(keep.any(-1).all()):
+        raise ValueError("a row of nothing but padding has no first token: leave it out of the batch")
+    return hidden[torch.arange(len(hidden), device=hidden.device), keep.int().argmax(-1)]
+
+
+def _present(head: nn.Module | None, name: str, option: str) -> nn.Module:
+    if head is None:
+        raise ValueError(f"this model has no {name}: its configuration would need {option}")
+    return head

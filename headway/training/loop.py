@@ -1,0 +1,194 @@
+"""The loop: batches -> losses -> gradients -> weights, with a look at held-out data and a checkpoint now and then.
+
+It is a generator of events, and whoever runs it decides what to show; nothing is called back. The model rests while an
+event is looked at: after a validation it stands in evaluation mode, with averaged weights where the run keeps them.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headway.config.train import TrainConfig
+from headway.data.files import write_json
+from headway.data.order import Order
+from headway.training import checkpoint
+from headway.training.evaluate import evaluate
+from headway.training.feed import Feed, check_shares
+from headway.training.metrics import Metrics
+from headway.training.schedule import factor_at
+from headway.training.stop import Wish, wish_to_stop
+from headway.training.training import Taken, Training
+from headway.training.watch import broken
+from headway.training.work import Place, Work
+from headway.training.world import World
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened: train, validation, checkpoint, end; the row is as in metrics.jsonl."""
+
+    kind: str
+    row: dict[str, Any]
+
+
+class Run:
+    """One run, from its first step or from its newest checkpoint; `events` is the loop."""
+
+    def __init__(self, work: Work, place: Place, world: World, *, resume: bool = False) -> None:
+        check_shares(work.config.batch, world.data_size, work.config.accumulate)
+        self.place, self.world = place, world
+        self.training = Training(work, world)
+        self.notes = tuple(self._resumed()) if resume else ()
+        until = self.training.facts.step if resume else None
+        self.metrics = Metrics(place.path, until=until, silent=not world.first)
+
+    def _resumed(self) -> Iterator[str]:
+        found = checkpoint.newest(self.place.checkpoints, self.world)
+        yield from found.notes
+        if found.path is None:
+            yield f"{self.place.path} has no checkpoint yet: it begins again from the first step"
+            return
+        self.training.load(found.path)
+        if self.world.first:
+            # Damaged ones that are newer would be taken for the newest when old ones are removed.
+            checkpoint.forget_after(self.place.checkpoints, found.path)
+        yield f"goes on after step {self.training.facts.step:,}, from {found.path.name}"
+        if self.training.facts.data != self.training.work.identity:
+            yield "not the run that was saved: its data or tokenizer has changed since"
+
+    def events(self) -> Iterator[Event]:
+        """Until the last step, a signal, an early end or a loss that is no number.
+
+        An event is written to metrics.jsonl after it was looked at: whoever looks may add to its row.
+        """
+        work = self.training.work
+        c, world = work.config, self.world
+        order = Order(len(work.train), seed=c.seed, sizes=work.train.sizes, batch=c.batch)
+        feed = Feed(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
+        try:
+            with wish_to_stop() as wish:
+                for event in _Loop(self.training, self.place, feed, wish).steps():
+                    yield event
+                    self.metrics.write(event.kind, event.row)
+        finally:
+            self.metrics.close()
+
+
+@dataclass
+class _Loop:
+    training: Training
+    place: Place
+    feed: Feed
+    wish: Wish
+
+    @property
+    def config(self) -> TrainConfig:
+        return self.training.work.config
+
+    def steps(self) -> Iterator[Event]:
+        facts, c = self.training.facts, self.config
+        since, before = time.perf_counter(), facts.seconds
+        if self._patience_is_over():
+            yield from self._ended("early")
+            return
+        for batches in self.feed.steps(facts.step, c.steps):
+            taken = self.training.learn(batches, factor_at(c.schedule, facts.step, c.steps))
+            if not math.isfinite(taken.norm):
+                yield from self._diverged(broken(taken.losses, taken.norm, self.training.learner.model), last=True)
+                return
+            facts.step += 1
+            facts.tokens += taken.tokens
+            facts.seconds = before + time.perf_counter() - since
+            yield from self._logged(taken)
+            if self.training.watch.climbs(taken.loss):
+                yield from self._diverged("the loss climbs far above its lowest values", last=False)
+                return
+            yield from self._looked_at()
+            stop = self.training.world.agree(bool(self.wish))
+            if stop or self._patience_is_over():
+                yield from self._ended("stopped" if stop else "early")
+                return
+        yield from self._ended("finished")
+
+    def _logged(self, taken: Taken) -> Iterator[Event]:
+        """A line of the log every few steps, of means since the line before."""
+        facts, meter = self.training.facts, self.training.meter
+        parts = {} if list(taken.losses) == ["loss"] else taken.losses
+        for name, value in {"loss": taken.loss, "norm": taken.norm, **parts}.items():
+            meter.add({name: value, f"{name}/count": 1.0})
+        if facts.step % self.config.log_every == 0 or facts.step == self.config.steps:
+            sums = meter.take()
+            means = {name: value / sums[f"{name}/count"] for name, value in sums.items() if "/" not in name}
+            waited = {"waited": round(self.feed.waited, 4)}
+            yield self._event("train", means | {"rate": taken.rate, "tokens": facts.tokens} | waited)
+
+    def _looked_at(self) -> Iterator[Event]:
+        """Validation and checkpoints, each in its own rhythm; the last step has both."""
+        step, c = self.training.facts.step, self.config
+        last, better = step == c.steps, False
+        if self.training.work.validation is not None and (step % c.evaluate_every == 0 or last):
+            better = yield from self._validated()
+        if better or last or step % c.save_every == 0:
+            yield self._saved(better)
+
+    def _validated(self) -> Iterator[Event]:
+        training, facts, c = self.training, self.training.facts, self.config
+        assert training.work.validation is not None
+        training.learner.eval()
+        with training.averaged():
+            losses, shares = evaluate(
+                training.module, training.work.validation, batch=c.batch // c.accumulate, world=training.world,
+                limit=c.evaluate_batches,
+            )  # fmt: skip
+            row = _row(training.work, losses, shares)
+            better = facts.best is None or row["loss"] < facts.best
+            facts.waiting = 0 if better else facts.waiting + 1
+            if better:
+                facts.best, facts.best_step = row["loss"], facts.step
+            yield self._event("validation", row)
+        training.learner.train()
+        return better
+
+    def _saved(self, better: bool) -> Event:
+        training, facts = self.training, self.training.facts
+        path = training.save(self.place)
+        if training.world.first:
+            if better:
+                write_json(self.place.checkpoints / "best.json", {"step": facts.step, "loss": facts.best})
+            best = self.place.checkpoint(facts.best_step) if facts.best_step else None
+            checkpoint.prune(self.place.checkpoints, self.config.keep, best)
+        return self._event("checkpoint", {"path": str(path.relative_to(self.place.path)), "best": better})
+
+    def _patience_is_over(self) -> bool:
+        return bool(self.config.patience) and self.training.facts.waiting >= self.config.patience
+
+    def _ended(self, reason: str) -> Iterator[Event]:
+        if reason != "finished" and not self.place.checkpoint(self.training.facts.step).exists():
+            yield self._saved(False)
+        yield self._event("end", {"reason": reason})
+
+    def _diverged(self, why: str, *, last: bool) -> Iterator[Event]:
+        """Keep the last good state: the one before this step, or where the weights have gone astray, an older one."""
+        facts, kept = self.training.facts, self.place.checkpoints
+        if last and not self.place.checkpoint(facts.step).exists():
+            yield self._saved(False)
+        where = f"the last good state is kept, that of step {facts.step:,}" if last else f"older states are in {kept}"
+        advice = "try a lower optim.rate, a longer schedule.warmup or a smaller optim.clip"
+        if self.config.dtype == "bfloat16":
+            advice += ", or dtype float32"
+        text = f"step {facts.step + 1:,}: {why}; {where}; {advice}"
+        yield self._event("end", {"reason": "diverged", "diagnosis": text})
+
+    def _event(self, kind: str, row: dict[str, Any]) -> Event:
+        facts = self.training.facts
+        return Event(kind, {"step": facts.step, **row, "seconds": round(facts.seconds, 3)})
+
+
+def _row(work: Work, losses: dict[str, float], shares: dict[str, float]) -> dict[str, float]:
+    """The line of a validation: the loss that training lowers, what it is made of, and shares of right answers."""
+    row = {"loss": sum(work.weights.get(name, 1.0) * value for name, value in losses.items())}
+    row |= {name: value for name, value in losses.items() if name != "loss"}
+    row |= {"accuracy" if name == "loss" else f"{name}_accuracy": value for name, value in shares.items()}
+    return row | work.measures(row)

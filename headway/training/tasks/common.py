@@ -1,0 +1,140 @@
+"""What several tasks share: the tokenizer, a model to start from, and how held-out examples are set apart."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.config import Frozen
+from headway.config.language import Special
+from headway.config.train import DataConfig, TrainConfig
+from headway.data.learn import learn, literal
+from headway.data.tokenizer import Tokenizer
+from headway.hub import load
+from headway.hub.load import Loaded
+from headway.hub.target import directory
+from headway.models import build
+from headway.training.work import Place
+
+Say = Callable[[str], None]
+
+
+# Which kinds of models a task starts from.
+KINDS: dict[str, tuple[str, ...]] = {
+    "language": ("language",), "masked": ("masked", "sentence"), "classify": ("masked", "sentence"),
+    "seq2seq": ("seq2seq", "recurrent"), "images": ("vision", "davit"), "embed": ("masked", "sentence"),
+}  # fmt: skip
+
+
+def start_of(config: TrainConfig) -> Loaded | None:
+    """The model to start from, where one is named: a directory, or a run with its `model` folder."""
+    if config.model.start is None:
+        return None
+    found = load(directory(config.model.start).path, dtype="float32")
+    kind = found.model.config.kind
+    if kind not in KINDS[config.task]:
+        wanted = " or ".join(KINDS[config.task])
+        where = config.model.start
+        raise ValueError(f"the task {config.task} starts from a {wanted} model, and {where} holds a {kind} model")
+    return found
+
+
+def encoder_of(start: Loaded | None) -> Loaded | None:
+    """Of a sentence encoder, the BERT in it."""
+    if start is None or start.model.config.kind == "masked":
+        return start
+    return start._replace(model=start.model.encoder)
+
+
+def tokenizer_of(
+    config: TrainConfig, place: Place, start: Loaded | None, texts: Callable[[], Iterable[str]], say: Say
+) -> Tokenizer:
+    """The one of this run, of the model it starts from, of a file; or one that is learnt now and saved whole."""
+    if place.tokenizer.is_dir():
+        found = Tokenizer.read(place.tokenizer)
+        assert found is not None
+        return literal(found)
+    # A model of one's own that came without a tokenizer has one learnt for it.
+    own = start is not None and start.tokenizer is None and Path(str(config.model.start)) == place.start
+    if start is not None and config.tokenizer.path is None and not own:
+        if start.tokenizer is None:
+            raise ValueError(f"{config.model.start} has no tokenizer: name one with tokenizer.path")
+        found = start.tokenizer
+    else:
+        if config.tokenizer.path is None:
+            say(f"learns a {config.tokenizer.kind} tokenizer")
+        found = learn(texts(), config.tokenizer, task=config.task)
+    if start is not None and found.size > (known := _vocabulary(start.model.config)):
+        raise ValueError(f"the tokenizer has {found.size} tokens, and {config.model.start} knows {known}")
+    save_whole(found, place.tokenizer)
+    return literal(found)
+
+
+def _vocabulary(config: Any) -> int:
+    return config.encoder.vocabulary if config.kind == "sentence" else config.vocabulary
+
+
+def save_whole(tokenizer: Tokenizer, target: Path) -> None:
+    """Another process, or a run that is resumed, finds all of it or nothing."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".tokenizer-", dir=target.parent) as made:
+        whole = Path(made) / "tokenizer"
+        whole.mkdir()
+        tokenizer.save(whole)
+        whole.replace(target)
+
+
+def special_of(tokenizer: Tokenizer) -> Special:
+    """The tokenizer's tokens with a meaning of their own, as a model's configuration has them."""
+    end = () if tokenizer.end is None else (tokenizer.end,)
+    return Special(begin=tokenizer.begin, end=end, pad=tokenizer.pad)
+
+
+def model_of(config: TrainConfig, wanted: Frozen, start: Loaded | None, say: Say) -> Any:
+    """A fresh model, or one with the weights of another wherever names and shapes agree."""
+    model = build(wanted, seed=config.seed, std=config.model.std)
+    if start is not None:
+        take_over(model, start.model, say)
+    return with_dropout(model, config)
+
+
+def with_dropout(model: Any, config: TrainConfig) -> Any:
+    """The model with the dropout of this run, where one is chosen: weights do not depend on it."""
+    for part in model.modules():
+        if isinstance(part, nn.Dropout) and config.model.dropout is not None:
+            part.p = config.model.dropout
+    return model
+
+
+@torch.no_grad()
+def take_over(model: nn.Module, other: nn.Module, say: Say) -> None:
+    """Copy what fits; what is left fresh is said by name, and a start of which nothing fits is refused."""
+    theirs = dict(other.named_parameters())
+    new, taken = [], 0
+    for name, parameter in model.named_parameters():
+        found = theirs.get(name)
+        if found is not None and found.shape == parameter.shape:
+            parameter.copy_(found)
+            taken += 1
+        else:
+            new.append(name)
+    if not taken:
+        raise ValueError(f"no tensor of the {type(other).__name__} to start from fits the {type(model).__name__}")
+    say(f"starts from {taken} tensors of another model" + (f"; fresh: {', '.join(new)}" if new else ""))
+
+
+def spooled(data: DataConfig, place: Place) -> DataConfig:
+    """Standard input can be read once only: it is kept as a file of the run."""
+    kept = place.data / "stdin"
+    if "-" in data.train and not kept.exists():
+        place.data.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(".part")
+        with part.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        part.replace(kept)
+    return data.model_copy(update={"train": tuple(str(kept) if one == "-" else one for one in data.train)})

@@ -1,0 +1,63 @@
+"""Classes of images, by a ViT or a DaViT."""
+
+from typing import Any
+
+from headway.config.base import sides
+from headway.config.kinds import read_model
+from headway.config.train import TrainConfig
+from headway.data.album import Album, read_album
+from headway.data.pictures import Pictures
+from headway.hub.load import Loaded
+from headway.presets.vision_small import small_davit, small_vit
+from headway.training.objectives.images import images
+from headway.training.tasks.common import KINDS, Say, model_of, start_of
+from headway.training.work import Place, Work
+
+
+def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
+    start = start_of(config)
+    train = read_album(config.data.train, cache=place.data, **_wanted(start))
+    held = None
+    if config.data.validation:
+        shape = dict(_wanted(start), size=train.size, channels=train.channels, names=train.names)
+        held = read_album(config.data.validation, cache=place.data, **shape)
+    elif config.data.held:
+        train, held = train.split(config.data.held)
+    wanted = _config(config, train, start)
+    say(f"{len(train):,} images of {len(train.names)} classes, {0 if held is None else len(held):,} held out")
+    examples = Pictures(train, wanted.images, augment=config.data.augment)
+    validation = None if held is None else Pictures(held, wanted.images)
+    return Work(config, model_of(config, wanted, start, say), images, examples, validation)
+
+
+def _wanted(start: Loaded | None) -> dict[str, Any]:
+    """What the pictures have to be for a model that is there already."""
+    if start is None:
+        return {}
+    c = start.model.config
+    return {"size": sides(c.image), "channels": c.channels, "images": c.images}
+
+
+def _config(config: TrainConfig, album: Album, start: Loaded | None) -> Any:
+    if start is not None:
+        return start.model.config.model_copy(update={"classes": len(album.names), "labels": album.names})
+    if config.model.config is not None:
+        return _given(read_model(config.model.config), album)
+    name = config.model.architecture or "vit"
+    if name not in ("vit", "davit"):
+        raise ValueError(f"images are classified by vit or davit, not {name!r} (model.architecture)")
+    make = small_vit if name == "vit" else small_davit
+    return make(
+        config.model, image=album.size, channels=album.channels, classes=len(album.names), labels=album.names,
+        images=album.measure(),
+    )  # fmt: skip
+
+
+def _given(found: Any, album: Album) -> Any:
+    """A configuration of one's own, for the pictures at hand."""
+    if found.kind not in KINDS["images"]:
+        raise ValueError(f"model.config is a {found.kind} model, which this task does not train")
+    if sides(found.image) != album.size or found.channels != album.channels:
+        wanted = f"{sides(found.image)} pixels in {found.channels} channels"
+        raise ValueError(f"model.config is for {wanted}, and the pictures have {album.size} in {album.channels}")
+    return found.replace(classes=len(album.names), labels=album.names, images=album.measure())

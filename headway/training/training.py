@@ -1,0 +1,172 @@
+"""All that changes while a run goes on: weights, the optimiser's memory, averages, and a few facts."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from headway.data.batch import Batch
+from headway.hub.parts import part_names
+from headway.nn.checkpoint import forget_activations
+from headway.training import checkpoint
+from headway.training.average import Average
+from headway.training.learner import Learner, total
+from headway.training.metrics import Meter
+from headway.training.optim import Optimizer
+from headway.training.parallel import parallelize
+from headway.training.slices import Share
+from headway.training.watch import Watch
+from headway.training.work import Place, Work
+from headway.training.world import World
+
+TOKENS = "/tokens"  # among counts of losses, whose names are words
+READ = ("tokens", "tokens_a", "tokens_b", "source", "target")
+
+
+@dataclass
+class Facts:
+    """What a run has to remember besides tensors."""
+
+    step: int = 0  # steps that are done
+    best: float | None = None  # the lowest loss on the validation data
+    best_step: int = 0
+    waiting: int = 0  # evaluations since then
+    tokens: int = 0
+    seconds: float = 0.0
+    data: str = ""  # what stands for the data and the tokenizer
+    meter: dict[str, float] = field(default_factory=dict)
+    watch: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What came of one step, over all processes."""
+
+    losses: dict[str, float]  # means
+    loss: float  # weighted and added up
+    norm: float
+    rate: float
+    tokens: int  # that were read, or images
+
+
+class Training:
+    """A model that learns, on one process or its part of many."""
+
+    def __init__(self, work: Work, world: World) -> None:
+        c = work.config
+        self.work, self.world, self.facts = work, world, Facts(data=work.identity)
+        self.meter, self.watch = Meter(), Watch()
+        model = work.model.to(world.device, getattr(torch, c.dtype)).train()
+        if c.checkpointing:
+            forget_activations(model)
+        self.learner = Learner(model, work.objective, smoothing=c.smoothing)
+        self.module = parallelize(self.learner, world, c.parallel)
+        if c.compile:
+            self.module.compile()
+        named = list(model.named_parameters())
+        rows = {name: tuple(parts.values()) for name, parts in part_names(model).items()}
+        self.optimizer = Optimizer(named, c.optim, master=c.dtype == "bfloat16", rows=rows)
+        self.average = Average(named, c.optim.average) if c.optim.average else None
+
+    def learn(self, batches: list[Batch], factor: float) -> Taken:
+        """One step; where its gradients are no numbers, it is not taken."""
+        counts = self._counts(batches)
+        tokens = int(counts.pop(TOKENS))
+        sums = dict.fromkeys(counts, 0.0)
+        self.optimizer.zero()
+        for part, batch in enumerate(batches):
+            # Dropout is drawn anew from the step's own number: there is no state to keep, and nobody to disturb it.
+            torch.manual_seed(_mixed(self.work.config.seed, self.facts.step, part, self.world.data_rank))
+            with self._together(last=part + 1 == len(batches)):
+                found = self.module({name: x.to(self.world.device) for name, x in batch.inputs.items()})
+                # Processes average their gradients, and each one's loss is already a share of the whole.
+                (total(found, self.work.weights, counts) * self.world.data_size).backward()
+            for name, loss in found.losses.items():
+                sums[name] += float(loss.detach())
+        return self._step(self.world.sums(sums), counts, factor, tokens)
+
+    def _step(self, sums: dict[str, float], counts: dict[str, float], factor: float, tokens: int) -> Taken:
+        # What nobody was asked in this step has no loss, and not a loss of 0.
+        losses = {name: sums[name] / counts[name] for name in sums if counts[name]}
+        loss = sum(self.work.weights.get(name, 1.0) * value for name, value in losses.items())
+        # Processes that share their gradients cannot tell 0 from none, and one alone must not differ from them.
+        for parameter in self.learner.parameters():
+            if parameter.grad is None and parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        norm = self.optimizer.clip(self.work.config.optim.clip)
+        if math.isfinite(norm):
+            self.optimizer.step(factor)
+            if self.average is not None:
+                self.average.update()
+        return Taken(losses, loss, norm, self.work.config.optim.rate * factor, tokens)
+
+    def _counts(self, batches: list[Batch]) -> dict[str, float]:
+        """What each loss is a mean of, and the tokens that are read: all that processes tell each other beforehand."""
+        found = {TOKENS: float(sum(map(_read, batches)))}
+        for batch in batches:
+            for name, count in batch.counts.items():
+                found[name] = found.get(name, 0.0) + count
+        return self.world.sums(found)
+
+    def _together(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Gradients travel between processes once a step, with its last part."""
+        if isinstance(self.module, DistributedDataParallel) and not last:
+            return self.module.no_sync()
+        return nullcontext()
+
+    def averaged(self) -> AbstractContextManager[Any]:
+        """Inside, the weights are their moving averages, where the run keeps any."""
+        return nullcontext() if self.average is None else self.average.swapped()
+
+    def tensors(self) -> dict[str, Share]:
+        """What a checkpoint keeps, alive: loading writes into these.
+
+        Of a map that makes queries, keys and values at once each is kept for itself, as processes may share its heads.
+        """
+        model = self.learner.model
+        found = {f"model/{name}": tensor.detach() for name, tensor in model.named_parameters()}
+        found |= {f"model/{name}": tensor for name, tensor in model.named_buffers()}
+        found |= {f"optim/{name}": tensor for name, tensor in self.optimizer.tensors().items()}
+        if self.average is not None:
+            found |= {f"average/{name}": tensor for name, tensor in self.average.tensors().items()}
+        parts = part_names(model)
+        return {kept: share for name, tensor in found.items() for kept, share in _shares(name, tensor, parts)}
+
+    def save(self, place: Place) -> Path:
+        self.facts.meter, self.facts.watch = dict(self.meter.sums), self.watch.facts()
+        target = place.checkpoint(self.facts.step)
+        checkpoint.save(target, self.tensors(), {"training": asdict(self.facts)}, self.world)
+        return target
+
+    def load(self, source: Path) -> None:
+        """Go on from a checkpoint that `checkpoint.newest` has found whole: its files are not hashed again."""
+        found = checkpoint.load(source, self.tensors(), self.world, check=False)
+        self.facts = Facts(**found["training"])
+        self.meter, self.watch = Meter(self.facts.meter), Watch.of(self.facts.watch)
+
+
+def _shares(name: str, tensor: Tensor, parts: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, Share]]:
+    """ "model/NAME", "optim/NAME/STATE" or "average/NAME/average", with the parts that a file has of NAME."""
+    kind, parameter, *state = name.split("/")
+    share, start = Share.of(tensor), 0
+    for part, rows in parts.get(parameter, {parameter: 0}).items():
+        yield "/".join([kind, part, *state]), share.rows(start, rows) if rows and tensor.ndim else share
+        start += rows
+
+
+def _read(batch: Batch) -> int:
+    """Tokens, or images."""
+    read = sum(batch.inputs[name].numel() for name in READ if name in batch.inputs)
+    return read or sum(batch.counts.values())
+
+
+def _mixed(*numbers: int) -> int:
+    """One seed from several numbers."""
+    return int.from_bytes(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest()) >> 1

@@ -1,0 +1,71 @@
+"""`headway train --model.attention … --model.positions …`: for every architecture, or refused by name."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import headway as hw
+from headway.config import Special
+from headway.config.train import ModelChoice
+from headway.presets.sized import sized_language, sized_masked, sized_seq2seq
+from headway.presets.vision_small import small_davit, small_vit
+
+SIZES: dict[str, Any] = {"layers": 2, "width": 32, "heads": 4}
+CHOICES: dict[str, dict[str, Any]] = {
+    "linear": {"attention": "linear", "feature": "relu"},
+    "local": {"attention": "local", "window": 3},
+    "dilated": {"attention": "local", "window": 3, "dilation": 2},
+    "groups": {"kv_heads": 2},
+    "head width": {"head_width": 10},
+    "rotary": {"positions": "rotary"},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative"},
+    "clipped": {"positions": "clipped"},
+    "none": {"positions": "none"},
+    "rms": {"norm": "rms"},
+    "softcap": {"softcap": 20.0},
+    "relu": {"activation": "relu"},
+}
+
+
+def made(architecture: str, choice: ModelChoice) -> Any:
+    if architecture == "vit":
+        return small_vit(choice, image=8, channels=1, classes=5)
+    if architecture == "bert":
+        return sized_masked(choice, vocabulary=31, length=17, words=True)
+    if architecture == "transformer":
+        return sized_seq2seq(choice, vocabulary=31, length=17, special=Special(start=1, pad=0))
+    return sized_language(choice, vocabulary=31, length=17)
+
+
+def read(architecture: str, model: Any) -> torch.Tensor:
+    torch.manual_seed(0)
+    tokens = torch.randint(1, 31, (2, 9))
+    if architecture == "vit":
+        return model(torch.randn(2, 1, 8, 8)).square().mean()
+    if architecture == "bert":
+        return model.hidden_states(tokens).square().mean()
+    return model.loss(tokens, tokens) if architecture == "transformer" else model.loss(tokens)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("architecture", ["gpt", "llama", "bert", "transformer", "vit"])
+def test_every_choice_changes_the_model(architecture: str, name: str) -> None:
+    given = {} if architecture == "vit" else {"architecture": architecture}
+    plain = made(architecture, ModelChoice(**SIZES, **given))
+    config = made(architecture, ModelChoice(**SIZES, **given, **CHOICES[name]))
+    usual = {("llama", "rotary"), ("llama", "rms"), ("transformer", "relu")}
+    if config == plain and (architecture, name) in usual:
+        return
+    assert config.model_dump() != plain.model_dump() or (architecture, name) in usual
+    model = hw.build(config)
+    loss = read(architecture, model)
+    loss.backward()
+    assert loss.isfinite()
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICES if name not in ("local", "dilated")])
+def test_a_davit_refuses_what_it_has_not(name: str) -> None:
+    with pytest.raises(ValueError, match="a DaViT has no"):
+        small_davit(ModelChoice(**CHOICES[name]), image=8, channels=1, classes=5)
