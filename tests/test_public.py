@@ -54,6 +54,11 @@ def test_a_loop_of_ones_own_lowers_the_loss() -> None:
     assert losses[-1] < losses[0] - 0.5
 
 
+def test_tokens_may_be_int32() -> None:
+    model, tokens = hw.build("gpt2", **SMALL).eval(), torch.randint(0, 65, (5, 17))
+    assert torch.equal(model.loss(tokens.int()), model.loss(tokens))
+
+
 def test_train_returns_a_run_that_every_verb_accepts(run, capsys: pytest.CaptureFixture[str]) -> None:
     from headway.cli import main
 

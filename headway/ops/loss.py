@@ -161,7 +161,7 @@ def loss_price(rows: Number, classes: Number) -> Operation:
 
 def next_targets(tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None) -> Int[Tensor, "B K"]:
     """What follows each token but the last; nothing is asked of padding, nor of what would follow it."""
-    following = tokens[:, 1:]
+    following = tokens[:, 1:].long()
     if keep is None:
         return following
     return following.masked_fill(~(keep[:, 1:] & keep[:, :-1]), IGNORED)

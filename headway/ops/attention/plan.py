@@ -167,9 +167,8 @@ def compute(call: Call, plan: Plan) -> Float[Tensor, "B H L W"]:
     if call.q.dtype.itemsize < 4 and (dtype := kernel_dtype(call)) != call.q.dtype:
         cast = replace(call, q=call.q.to(dtype), k=call.k.to(dtype), v=call.v.to(dtype))
         return compute(cast, plan).to(call.q.dtype)
-    if plan is _ONE_KERNEL or plan is _CAUSAL_KERNEL:
-        bias = call.bias.to(call.q.dtype) if isinstance(call.bias, Tensor) else None
-        return sdpa(call, call.q, call.k, call.v, bias, causal=plan.causal)
+    if (plan is _ONE_KERNEL or plan is _CAUSAL_KERNEL) and call.bias is None:
+        return sdpa(call, call.q, call.k, call.v, None, causal=plan.causal)
     if plan.tiles is None and not plan.table:
         return whole_call(call, causal=plan.causal, keep=plan.keep)
     block = block_of(call, dot) if plan.written else tile_kernel(call)
