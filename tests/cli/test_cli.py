@@ -129,7 +129,9 @@ def test_a_bug_keeps_its_traceback_and_exit_code_1() -> None:
 
 
 def test_ctrl_c_exits_130_without_a_word() -> None:
-    verb = "def verb():\n    import os, signal\n    os.kill(os.getpid(), signal.SIGINT)\n    signal.pause()\n"
+    # A process that was started in the background may have been told to ignore it.
+    wait = "signal.signal(signal.SIGINT, signal.default_int_handler); os.kill(os.getpid(), signal.SIGINT)"
+    verb = f"def verb():\n    import os, signal\n    {wait}\n    signal.pause()\n"
     done = python("-c", PLANTED.format(verb) + CALL)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
