@@ -24,7 +24,7 @@ from tests.cost.memory_cases import CASES, Case
 from tests.fresh import fresh
 
 SAVED, PEAK = 0.01, 0.05  # how far prediction and measurement may be apart
-# What oneDNN may take inside of a product in half precision: how much differs from processor to processor.
+# Slack in half precision: on another processor peaks were 9 to 19 KB higher, perhaps scratch of its products. Weak here.
 SCRATCH = 2**16
 THOROUGH = settings().max_examples > 100  # pytest --hypothesis-profile=thorough looks at every case
 RARE = {
