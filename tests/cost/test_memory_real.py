@@ -24,7 +24,7 @@ from tests.cost.memory_cases import CASES, Case
 from tests.fresh import fresh
 
 SAVED, PEAK = 0.01, 0.05  # how far prediction and measurement may be apart
-# Slack in half precision: on another processor peaks were 9 to 19 KB higher, perhaps scratch of its products. Weak here.
+# Slack in half precision: on another processor peaks were 9 to 19 KB higher, perhaps scratch of its products.
 SCRATCH = 2**16
 THOROUGH = settings().max_examples > 100  # pytest --hypothesis-profile=thorough looks at every case
 RARE = {
