@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from headway.app.audit_section import FILE
 from headway.app.report import report as write_report
-from headway.app.run import CONFIG, METRICS
 from headway.audit.health import Health, diagnose
 from headway.audit.health.page import section
 from headway.audit.laws import LAWS
@@ -25,6 +24,7 @@ from headway.audit.subject.reading import Reading
 from headway.audit.subject.subject import Subject
 from headway.audit.subject.target import opened
 from headway.audit.subject.untouched import untouched
+from headway.config.train import CONFIG, METRICS
 from headway.data.files import write_whole
 from headway.page import page
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.reader import padded
-from headway.hub.load import Loaded, with_tokenizer
+from headway.hub.load import Loaded, called, with_tokenizer
 from headway.nn.modes import evaluating
 
 WINDOW = 4096  # inputs; a file may be longer than memory
@@ -154,7 +154,7 @@ def classify(
     Two texts that belong together are a tuple. The model is one that `headway.load` gave, or the name or path of one.
     """
     found, known = with_tokenizer(model, tokenizer)
-    classifier = Classifier.made(found, known, str(model) if isinstance(model, str | Path) else "this", cut=cut)
+    classifier = Classifier.made(found, known, called(model), cut=cut)
     single = isinstance(inputs, str | Path)
     rows = [_item(one, place) for place, one in enumerate([inputs] if single else inputs)]
     with evaluating(found):

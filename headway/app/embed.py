@@ -19,7 +19,7 @@ from torch import Tensor
 from headway.app.partial import Partial
 from headway.data.lines import text_of
 from headway.data.tokenizer import Tokenizer
-from headway.hub.load import Loaded, with_tokenizer
+from headway.hub.load import Loaded, called, with_tokenizer
 from headway.models.sentence import SentenceEncoder
 from headway.nn.modes import evaluating
 
@@ -75,7 +75,7 @@ def embed(model: Any, texts: str | Sequence[str], *, tokenizer: Tokenizer | None
     The model is one that `headway.load` gave, or the name or path of one; without a tokenizer it reads with its own.
     Texts are packed without padding, and what one of them gets does not depend on the others.
     """
-    found, known = readable(*with_tokenizer(model, tokenizer), str(model) if isinstance(model, str | Path) else "this")
+    found, known = readable(*with_tokenizer(model, tokenizer), called(model))
     several = [texts] if isinstance(texts, str) else list(texts)
     with evaluating(found):
         vectors = found.encode(known.encode_all([found.config.prompt + text for text in several]))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from headway.app.settings import read
-from headway.config.train import DataConfig
+from headway.config.train import CONFIG, DataConfig
 from headway.data.batch import Batch, Examples
 from headway.data.learn import literal
 from headway.data.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ class Evaluation:
 def place_of(directory: str) -> tuple[Path, dict[str, Any]]:
     """The directory of a model, or of a run's model with the run's own settings of data and length."""
     found = target.directory(directory)
-    return found.path, {} if found.run is None else read(found.run / "config.yaml")
+    return found.path, {} if found.run is None else read(found.run / CONFIG)
 
 
 def task_of(config: Any, asked: str | None, path: Path) -> str:

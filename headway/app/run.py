@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from headway.config.train import CONFIG, METRICS, is_run
 from headway.page import Series
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from headway.hub.load import Loaded
     from headway.models.model import Model
 
-METRICS, CONFIG, MACHINE = "metrics.jsonl", "config.yaml", "machine.json"
+MACHINE = "machine.json"
 QUIET = 120.0  # seconds without a new line after which a run without an end is taken for a stopped one, at least
 ENDS = {"finished": "finished", "early": "finished", "stopped": "stopped", "diverged": "diverged"}
 
@@ -131,11 +132,6 @@ class Run:
         """The names of what its rows of one kind measure, in the order of their first appearance."""
         names = dict.fromkeys(name for row in self.of(kind) for name, value in row.items() if _is_measure(value))
         return [name for name in names if name not in ("kind", "step", "seconds", "tokens", "waited")]
-
-
-def is_run(path: Path) -> bool:
-    """Whether a directory is a run."""
-    return (path / METRICS).is_file() or (path / CONFIG).is_file()
 
 
 def read_run(path: Path) -> Run:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.app.charts import noisy
-from headway.app.run import Run, is_run, read_run
+from headway.app.run import Run, read_run
 from headway.config.base import nearest
+from headway.config.train import is_run
 from headway.data.files import write_whole
 from headway.page import (
     GENERATOR,

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from headway.config.train import TrainConfig
+from headway.config.train import CONFIG, TrainConfig
 
 PREFIX = "HEADWAY_TRAIN_"
 
@@ -61,7 +61,7 @@ def read(file: Path) -> dict[str, Any]:
 
 def saved(place: Path) -> Path:
     """The settings of a run that is to be resumed."""
-    file = place / "config.yaml"
+    file = place / CONFIG
     if not file.is_file():
         raise ValueError(f"{place} is no run that could be resumed: it has no config.yaml")
     return file

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
 from headway.decoding import Broken, Request, Result, beam, generate
-from headway.hub.load import Loaded, with_tokenizer
+from headway.hub.load import Loaded, called, with_tokenizer
 from headway.nn.modes import evaluating
 
 WINDOW = 1024  # lines; a file may be longer than memory
@@ -113,32 +113,22 @@ class Translator:
         return (*tokens[: most - 1], tokens[-1])  # the last one tells the model that the source has ended
 
 
+class Options(TypedDict, total=False):
+    """What `translate` takes beside a model and its texts; those of a Translator, and how many are read together."""
+
+    tokenizer: Tokenizer | None
+    beams: int | None
+    length_penalty: float
+    max_new_tokens: int
+    prefix: str
+    cut: bool
+    batch: int
+
+
 @overload
-def translate(
-    model: Any,
-    texts: str,
-    *,
-    tokenizer: Tokenizer | None = None,
-    beams: int | None = None,
-    length_penalty: float = 1.0,
-    max_new_tokens: int = 256,
-    prefix: str = "",
-    batch: int = 32,
-    cut: bool = False,
-) -> Result: ...
+def translate(model: Any, texts: str, **options: Unpack[Options]) -> Result: ...
 @overload
-def translate(
-    model: Any,
-    texts: Sequence[str],
-    *,
-    tokenizer: Tokenizer | None = None,
-    beams: int | None = None,
-    length_penalty: float = 1.0,
-    max_new_tokens: int = 256,
-    prefix: str = "",
-    batch: int = 32,
-    cut: bool = False,
-) -> list[Result]: ...
+def translate(model: Any, texts: Sequence[str], **options: Unpack[Options]) -> list[Result]: ...
 def translate(
     model: Any, texts: Any, *, tokenizer: Tokenizer | None = None, batch: int = 32, **options: Any
 ) -> Result | list[Result]:
@@ -147,7 +137,7 @@ def translate(
     The model is one that `headway.load` gave, or the name or path of one. An empty text stays empty.
     """
     found, known = with_tokenizer(model, tokenizer)
-    translator = Translator.made(found, known, str(model) if isinstance(model, str | Path) else "this", **options)
+    translator = Translator.made(found, known, called(model), **options)
     rows = [Line(f"text {place}", text) for place, text in enumerate([texts] if isinstance(texts, str) else texts)]
     with evaluating(found):
         results = translator(rows, batch=batch)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from headway.config import Frozen, Size, nearest
+from headway.config import Frozen, Size
 from headway.ops.sampling.cut import TIE
 
 Token = Annotated[int, Field(ge=0)]
@@ -83,10 +83,6 @@ def as_requests(given: Any, options: dict[str, Any]) -> tuple[list[Request], boo
     >>> as_requests([[5, 7], [3]], {})[0]
     [Request(prompt=(5, 7)), Request(prompt=(3,))]
     """
-    for name in options:
-        if name not in Choosing.__annotations__:
-            known = (*Choosing.__annotations__, "tokenizer", "pad", "cache", "past_length", "rows")
-            raise ValueError(f"there is no option {name!r}{nearest(name, known)}; there are {', '.join(known)}")
     found = given.tolist() if isinstance(given, Tensor) else given
     if isinstance(found, str | Request) or (
         isinstance(found, Sequence) and len(found) and all(isinstance(one, int) for one in found)

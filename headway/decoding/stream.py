@@ -5,12 +5,13 @@ on its company: its draws are keyed by its own seed and positions, and every cho
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headway.config import nearest
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.reader import Pad, PastLength, Reader
 from headway.decoding.request import Choosing, Event, Prompt, Prompts, Request, Result, as_requests
@@ -164,28 +165,43 @@ class Batch:
         return [() if count is None else (one, some[:count]) for one, some, count in rows]
 
 
-def stream(
-    model: Any,
-    prompts: Prompt | Prompts,
-    *,
-    tokenizer: Tokenizer | None = None,
-    pad: Pad = "left",
-    cache: bool = True,
-    past_length: PastLength = "refuse",
-    rows: int | None = None,
-    **choosing: Unpack[Choosing],
-) -> Iterator[Event]:
+class Reading(TypedDict, total=False):
+    """The options of a Batch by name, for whoever reads without one."""
+
+    tokenizer: Tokenizer | None
+    pad: Pad
+    cache: bool
+    past_length: PastLength
+    rows: int | None
+
+
+class Options(Choosing, Reading, total=False):
+    """All that may be said beside a model and its prompts."""
+
+
+def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[Options]) -> Iterator[Event]:
     """Tokens and pieces of text as they come, a prompt's number with each; see `Batch` and `Request` for the options.
 
     The model is one that `headway.build` or `headway.load` gave, or the name or path of one to load; without a
     tokenizer it is read with its own. While it is read it is in eval mode.
     """
-    model, tokenizer = with_tokenizer(model, tokenizer)
-    requests, _ = as_requests(prompts, {**choosing})
+    choosing, reading = _parted({**options})
+    model, tokenizer = with_tokenizer(model, reading.pop("tokenizer", None))
+    requests, _ = as_requests(prompts, choosing)
     with evaluating(model):
-        batch = Batch(model, tokenizer=tokenizer, pad=pad, cache=cache, past_length=past_length, rows=rows)
+        batch = Batch(model, tokenizer=tokenizer, **reading)
         batch.join(requests)  # here and not in the iterator, so that a mistake is said before a token is asked for
     return _events(batch, model)
+
+
+def _parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is for the requests, and what for the batch that reads them."""
+    known = (*Choosing.__annotations__, *Reading.__annotations__)
+    for name in options:
+        if name not in known:
+            raise ValueError(f"there is no option {name!r}{nearest(name, known)}; there are {', '.join(known)}")
+    reading = {name: options.pop(name) for name in Reading.__annotations__ if name in options}
+    return options, reading
 
 
 def _events(batch: Batch, model: Any) -> Iterator[Event]:
@@ -196,30 +212,10 @@ def _events(batch: Batch, model: Any) -> Iterator[Event]:
 
 
 @overload
-def generate(
-    model: Any,
-    prompts: Prompt,
-    *,
-    tokenizer: Tokenizer | None = None,
-    pad: Pad = "left",
-    cache: bool = True,
-    past_length: PastLength = "refuse",
-    rows: int | None = None,
-    **choosing: Unpack[Choosing],
-) -> Result: ...
+def generate(model: Any, prompts: Prompt, **options: Unpack[Options]) -> Result: ...
 @overload
-def generate(
-    model: Any,
-    prompts: Prompts,
-    *,
-    tokenizer: Tokenizer | None = None,
-    pad: Pad = "left",
-    cache: bool = True,
-    past_length: PastLength = "refuse",
-    rows: int | None = None,
-    **choosing: Unpack[Choosing],
-) -> list[Result]: ...
-def generate(model: Any, prompts: Any, *, tokenizer: Tokenizer | None = None, **options: Any) -> Result | list[Result]:
+def generate(model: Any, prompts: Prompts, **options: Unpack[Options]) -> list[Result]: ...
+def generate(model: Any, prompts: Any, **options: Any) -> Result | list[Result]:
     """All tokens and the whole text that follow a prompt, or each of several, in their order; options as for `stream`.
 
     >>> from headway.models import build
@@ -227,10 +223,10 @@ def generate(model: Any, prompts: Any, *, tokenizer: Tokenizer | None = None, **
     >>> generate(model, [3, 1, 4], max_new_tokens=4).tokens == generate(model, [[3, 1, 4]], max_new_tokens=4)[0].tokens
     True
     """
-    batch = {name: options.pop(name) for name in ("pad", "cache", "past_length", "rows") if name in options}
-    requests, single = as_requests(prompts, options)
+    choosing, reading = _parted(options)
+    requests, single = as_requests(prompts, choosing)
     found: list[list[Event]] = [[] for _ in requests]
-    for event in stream(model, requests, tokenizer=tokenizer, **batch):
+    for event in stream(model, requests, **reading):
         found[event.request].append(event)
     results = [Result.of(events) for events in found]
     return results[0] if single else results

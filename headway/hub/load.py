@@ -61,6 +61,11 @@ def with_tokenizer(model: Any, tokenizer: Tokenizer | None = None) -> tuple[Any,
     return model, getattr(model, "tokenizer", None) if tokenizer is None else tokenizer
 
 
+def called(model: Any) -> str:
+    """How a sentence names a model that was given: by its path, where it has one."""
+    return str(model) if isinstance(model, str | Path) else "this"
+
+
 def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
     """The model of a directory, with the steps behind it where it is a sentence encoder's."""
     if (Path(path) / MODULES).is_file():

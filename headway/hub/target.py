@@ -22,6 +22,7 @@ import torch
 from headway.config import Frozen, nearest
 from headway.config.importing import import_named, split_name
 from headway.config.sentence import SentenceConfig
+from headway.config.train import is_run
 from headway.hub.family import family_of
 from headway.hub.steps import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
 from headway.hub.store import INDEX, WEIGHTS, Store, read_config
@@ -141,11 +142,6 @@ def resolve(target: str | Path) -> Target:
     if spelled(text) in names() and not isinstance(target, Path):
         return _preset(text)
     raise ValueError(_unknown(text, path))
-
-
-def is_run(path: Path) -> bool:
-    """Whether a path is a directory that `headway train` has made."""
-    return (path / "config.yaml").is_file() or (path / "metrics.jsonl").is_file()
 
 
 def _of_run(path: Path, text: str) -> Directory:

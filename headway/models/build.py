@@ -15,7 +15,6 @@ from headway.config import Frozen
 from headway.models.model import Model
 from headway.nn.block import Stack
 from headway.nn.init import initialise
-from headway.nn.positions import AlibiBias
 from headway.presets import preset
 from headway.presets.options import resize
 
@@ -133,8 +132,4 @@ def scale_residuals(stack: Stack) -> None:
 
 def with_room(model: nn.Module, dtype: torch.dtype) -> Any:
     """A model of the meta device, with memory to write its weights into."""
-    model = model.to(dtype).to_empty(device="cpu")
-    for part in model.modules():
-        if isinstance(part, AlibiBias):  # what nobody saves has to be made again
-            part.refill()
-    return model
+    return model.to(dtype).to_empty(device="cpu")

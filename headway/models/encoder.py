@@ -90,9 +90,7 @@ class Masked(Model):
         x = self.tokens(tokens) + self._types(types, tokens)
         x, context = begin(x, Context(with_padding(mask, keep), positions))
         if self.positions is not None:
-            places = context.query_positions(tokens.shape[1], None, tokens.device)
-            # Padding before the first token has positions below 0, and its vector is never looked at.
-            x = self.positions(x, places if keep is None else places.masked_fill(~keep, 0))
+            x = self.positions(x, context.table_positions(tokens.shape[1], None, tokens.device))
         x = self.norm(x)
         return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
 

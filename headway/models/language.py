@@ -59,10 +59,7 @@ class Language(Model):
         keep, own = as_keep(keep, tokens), None if caches is None else caches[0].own
         x, context = begin(self.tokens(tokens), Context(with_padding(mask, keep), positions), own)
         if self.positions is not None:
-            places = context.query_positions(tokens.shape[1], own, tokens.device)
-            # Padding before the first token has positions below 0, and its vector is never looked at.
-            real = context.keep
-            x = self.positions(x, places if real is None else places.masked_fill(~real, 0))
+            x = self.positions(x, context.table_positions(tokens.shape[1], own, tokens.device))
         return guarded(
             lambda guard: self.stack(self.dropout(x), context.under(guard), caches),
             () if caches is None else [part for cache in caches for part in cache.parts],

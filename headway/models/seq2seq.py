@@ -6,7 +6,7 @@ The Transformer of arXiv:1706.03762; T5: arXiv:1910.10683; BART: arXiv:1910.1346
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config import BlockConfig
@@ -15,7 +15,7 @@ from headway.models.model import Model
 from headway.models.sessions import CachedSession, RereadPairSession, Session
 from headway.nn.block import Block, Stack
 from headway.nn.cache import BlockCache, Cache
-from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding, zero_padding
+from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
 from headway.nn.layers import LearnedPositions, embedding, make_norm
 from headway.nn.positions import SinusoidalPositions
 from headway.ops.linear import linear
@@ -56,14 +56,9 @@ class Entrance(nn.Module):
         self.norm = make_norm(block.norm if config.embedding_norm else "none", block.width, eps=block.eps)
         self.dropout = nn.Dropout(block.dropout)
 
-    def forward(
-        self, x: Float[Tensor, "B L D"], positions: Int[Tensor, "b L"], keep: Bool[Tensor, "B L"] | None
-    ) -> Float[Tensor, "B L D"]:
-        x = zero_padding(x, keep)
+    def forward(self, x: Float[Tensor, "B L D"], positions: Int[Tensor, "b L"]) -> Float[Tensor, "B L D"]:
         x = x if self.scale == 1.0 else x * self.scale
         if self.positions is not None:
-            # Padding before the first token has positions below 0, and its vector is never looked at.
-            positions = positions if keep is None else positions.masked_fill(~keep, 0)
             self._check(positions)
             x = self.positions(x, positions + self.offset)
         return self.dropout(self.norm(x))
@@ -122,7 +117,7 @@ class Seq2Seq(Model):
         check_tokens(source, self.config.vocabulary)
         keep = as_keep(keep, source)
         x, context = begin(self.tokens(source), Context(with_padding(None, keep)))
-        x = self.source_entrance(x, context.query_positions(source.shape[1], None, source.device), keep)
+        x = self.source_entrance(x, context.table_positions(source.shape[1], None, source.device))
         if self._knows_differences_only():
             # The same positions for all rows cost the least.
             context = Context(context.mask, keep=keep)
@@ -152,7 +147,7 @@ class Seq2Seq(Model):
         embed = self.tokens if self.target_tokens is None else self.target_tokens
         given = Context(with_padding(None, keep), positions, None, memory, with_padding(None, source_keep))
         x, context = begin(embed(tokens), given, own)
-        x = self.target_entrance(x, context.query_positions(tokens.shape[1], own, tokens.device), keep)
+        x = self.target_entrance(x, context.table_positions(tokens.shape[1], own, tokens.device))
         return guarded(
             lambda guard: self.decoder(x, context.under(guard), caches),
             () if caches is None else [part for cache in caches for part in cache.parts],

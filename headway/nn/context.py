@@ -26,7 +26,7 @@ from headway.ops.guard import at_least_float32, careful
 from headway.ops.mask import Mask, allowed, padding
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
-from headway.ops.mask.places import Given, Keep, Packed, Segments
+from headway.ops.mask.places import Keep
 from headway.ops.values import readable
 
 
@@ -145,6 +145,11 @@ class Context:
             self.shared["query positions"] = counted.to(device)
         return self.shared["query positions"]
 
+    def table_positions(self, length: int, cache: Cache | None, device: torch.device) -> Int[Tensor, "b L"]:
+        """The same for a table of vectors: padding, which may stand below 0 and is never looked at, at 0."""
+        places = self.query_positions(length, cache, device)
+        return places if self.keep is None else places.masked_fill(~self.keep, 0)
+
     def tabled(self, pairs: Pairs, place: object = None) -> Tensor | Bias | None:
         """The bias of these pairs as a table that all layers share; as the rule it is where that would be large.
 
@@ -255,19 +260,11 @@ def zero_padding(x: Float[Tensor, "B L D"], keep: Bool[Tensor, "b L"] | None) ->
     return x.masked_fill(~keep[..., None], 0)
 
 
-def _holds_table(mask: Mask) -> bool:
-    """Whether any part of a mask is a table of this call's keys."""
-    if isinstance(mask, Given | Packed | Segments | Keep):
-        return True
-    return any(_holds_table(inner) for inner in vars(mask).values() if isinstance(inner, Mask))
-
-
 def _refuse_tables(context: Context) -> None:
     """Tables are over this call's keys; with a cache nobody could say which of the held ones they mean."""
     parts = context.mask.parts() if isinstance(context.mask, Mask) else ()
     # Padding is told to the cache, but only where it is a condition of its own: not inside of `|` or `~`.
-    tables = [part for part in parts if not isinstance(part, Keep) and _holds_table(part)]
-    if tables or isinstance(context.bias, Tensor):
+    if any(part.by_index and not isinstance(part, Keep) for part in parts) or isinstance(context.bias, Tensor):
         raise ValueError(
             "with a cache, masks and biases relate positions (causal, window, ALiBi, …) or declare padding: a table of "
             "this call's keys does not say which of the held ones it means"

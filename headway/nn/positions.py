@@ -127,15 +127,11 @@ class AlibiBias(nn.Module):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.slopes: Tensor
-        self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
-
-    @torch.no_grad()
-    def refill(self) -> None:
-        """The slopes again, after memory was given to a layer that had none."""
-        self.slopes.copy_(alibi_slopes(len(self.slopes)))
+        self.heads = heads
+        self.place: Tensor  # without entries: it goes where the model goes, and takes its dtype
+        self.register_buffer("place", torch.empty(0), persistent=False)
 
     def forward(self) -> Alibi:
         # Made anew: a model cast to bfloat16 would otherwise bend its slopes by up to 0.4 %.
-        dtype = torch.promote_types(self.slopes.dtype, torch.float32)
-        return Alibi(alibi_slopes(len(self.slopes), dtype=dtype, device=self.slopes.device))
+        dtype = torch.promote_types(self.place.dtype, torch.float32)
+        return Alibi(alibi_slopes(self.heads, dtype=dtype, device=self.place.device))

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headway.config.train import METRICS
 from headway.data.files import write_whole
-
-FILE = "metrics.jsonl"
 
 
 class Metrics:
@@ -19,7 +18,7 @@ class Metrics:
 
     def __init__(self, directory: Path, *, until: int | None = None, silent: bool = False) -> None:
         """A new file; with `until` the lines of the old one up to that step."""
-        self.path = directory / FILE
+        self.path = directory / METRICS
         kept = [] if until is None or silent else _lines(self.path, until)
         self._file = None if silent else self._begun(kept)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.config.train import TrainConfig
+from headway.config.train import CONFIG, TrainConfig
 from headway.data.batch import Examples
 from headway.data.tokenizer import Tokenizer
 from headway.training.learner import Objective
@@ -59,7 +59,7 @@ class Place:
 
     @property
     def config(self) -> Path:
-        return self.path / "config.yaml"
+        return self.path / CONFIG
 
     def checkpoint(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:08d}"

@@ -241,7 +241,7 @@ def test_the_entrance_is_its_equation(model: Seq2Seq) -> None:
     expected = c.embedding_scale * x + torch.from_numpy(position)
     expected = model.source_entrance.norm(expected)
     assert c.embedding_norm == bool(list(model.source_entrance.norm.parameters()))
-    found = model.source_entrance(x, torch.arange(5)[None], None)
+    found = model.source_entrance(x, torch.arange(5)[None])
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)
 
 

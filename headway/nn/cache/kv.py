@@ -72,7 +72,7 @@ class KVCache:
         else:
             self._place(k, keep, positions)
         self.columns = end
-        if self._table is None:
+        if self._table is None:  # as `_held` would say, without a call more in every layer of every step
             return Held(self.k.narrow(2, 0, end), self.v.narrow(2, 0, end), last=positions is None and end - at == 1)
         return self._held(end - at, last=positions is None)
 
@@ -88,9 +88,8 @@ class KVCache:
         batch, at, count = k.shape[0], self.columns, k.shape[2]
         new = self._next.following(count).to(k.device) if positions is None else positions.to(k.device)
         real = torch.ones(1, count, dtype=torch.bool, device=k.device) if keep is None else keep
-        if self._table is None:
-            places = torch.arange(self.capacity, device=k.device).repeat(batch, 1)
-            self._table = places, torch.ones_like(places, dtype=torch.bool)
+        self._tabulate()
+        assert self._table is not None
         self._table[0][:, at : at + count], self._table[1][:, at : at + count] = new, real
         self._next = self._next.after(new.expand(batch, -1), real.expand(batch, -1))
         self._foresee(at + count)

@@ -35,6 +35,11 @@ class Mask(ABC):
         """For each query of the whole call, a range of keys outside of which nothing is allowed."""
         return Spans.everything(pairs)
 
+    @property
+    def by_index(self) -> bool:
+        """Whether it is a table of one call's keys, wholly or in part, and no relation between positions."""
+        return False
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:  # noqa: B027 (most masks fit any size)
         """Refuse sizes this mask cannot belong to."""
 
@@ -99,6 +104,10 @@ class Not(Mask):
     def shifts(self) -> bool:
         return self.inner.shifts
 
+    @property
+    def by_index(self) -> bool:
+        return self.inner.by_index
+
     def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
         return ~self.inner.at(pairs)
 
@@ -122,6 +131,10 @@ class _Both(Mask):
     @property
     def shifts(self) -> bool:
         return self.left.shifts and self.right.shifts
+
+    @property
+    def by_index(self) -> bool:
+        return self.left.by_index or self.right.by_index
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         self.left.check(batch, heads, queries, keys)

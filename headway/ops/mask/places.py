@@ -11,8 +11,16 @@ from headway.ops.mask.base import Mask
 from headway.ops.mask.pairs import Pairs, Spans, positions_between, take
 
 
+class _OfColumns(Mask):
+    """A mask that names the keys of one call, and so means nothing beside keys that a cache holds."""
+
+    @property
+    def by_index(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True, eq=False)
-class Keep(Mask):
+class Keep(_OfColumns):
     """Key padding: a key that is not kept is seen by nobody."""
 
     keep: Bool[Tensor, "B M"]
@@ -39,7 +47,7 @@ class Keep(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Segments(Mask):
+class Segments(_OfColumns):
     """Packed sequences: a query sees the keys of its own segment."""
 
     query: Int[Tensor, "b L"]
@@ -64,7 +72,7 @@ class Segments(Mask):
 
 
 @dataclass(frozen=True)
-class Packed(Mask):
+class Packed(_OfColumns):
     """Texts of these lengths one after the other, in every row alike: a query sees the keys of its own text."""
 
     lengths: tuple[int, ...]
@@ -93,7 +101,7 @@ class Packed(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Mask):
+class Given(_OfColumns):
     """Any boolean table, broadcastable to B H L M."""
 
     allow: Bool[Tensor, "B H L M"]
