@@ -11,7 +11,7 @@ PACKAGE = Path(headway.__file__).parent
 # A part may import what stands to its left, directly or through others; parts of one group do not import one another.
 DIAGRAM = """
 steps <- sizes
-sizes, config, page <- ops <- nn <- models <- hub <- decoding, cost, look, training <- audit, bench <- app <- cli
+sizes, config, page, render <- ops <- nn <- models <- hub <- decoding, observe <- adapt <- cost, look, training <- audit, bench <- app <- cli
 config <- presets <- models
 config <- data <- hub
 cli <- __main__
@@ -21,7 +21,7 @@ cli <- __main__
 EVERY_PART = frozenset(name.strip() for name in DIAGRAM.replace("<-", ",").replace("\n", ",").split(",")) - {""}
 BANNED = {
     "transformers": EVERY_PART - {"bench"} | {"__init__"},
-    "torch": frozenset({"config", "presets", "page", "__init__", "__main__"}),
+    "torch": frozenset({"config", "presets", "page", "render", "__init__", "__main__"}),
 }
 
 
@@ -113,13 +113,15 @@ def test_dependencies_point_one_way() -> None:
 
 def test_the_diagram_means_what_the_design_says() -> None:
     allowed = reachable(DIAGRAM)
-    assert allowed["ops"] == {"steps", "sizes", "config", "page"}
+    assert allowed["ops"] == {"steps", "sizes", "config", "page", "render"}
     assert allowed["data"] == {"config"}
     assert "data" in allowed["decoding"]
     assert "data" not in allowed["models"]
     assert allowed["sizes"] == {"steps"}
-    for one in ("decoding", "cost", "look", "training"):
-        assert allowed[one].isdisjoint({"decoding", "cost", "look", "training", "audit", "bench", "app", "cli"})
+    for one in ("cost", "look", "training"):
+        assert allowed[one].isdisjoint({"cost", "look", "training", "audit", "bench", "app", "cli"})
+    for one in ("observe", "adapt"):
+        assert allowed[one].isdisjoint({"cost", "look", "training", "audit", "bench", "app", "cli"})
     assert allowed["app"] == EVERY_PART - {"app", "cli", "__main__"}
 
 
