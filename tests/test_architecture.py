@@ -11,7 +11,8 @@ PACKAGE = Path(headway.__file__).parent
 # A part may import what stands to its left, directly or through others; parts of one group do not import one another.
 DIAGRAM = """
 steps <- sizes
-sizes, config, page, render <- ops <- nn <- models <- hub <- decoding, observe <- adapt <- cost, look, training <- audit, bench <- app <- cli
+sizes, config, page, render <- ops <- nn <- models <- hub <- decoding, observe <- adapt
+adapt <- cost, look, training <- audit, bench <- app <- cli
 config <- presets <- models
 config <- data <- hub
 cli <- __main__
