@@ -81,9 +81,9 @@ class Format:
 
 def cost(
     *targets: str,
-    size: Size = Size(),  # noqa: B008 it is frozen
-    view: View = View(),  # noqa: B008
-    format: Format = Format(),  # noqa: B008
+    size: Size = Size(),
+    view: View = View(),
+    format: Format = Format(),
 ) -> int:
     """What a model costs: parameters, FLOPs, memory, depth, reach, bottleneck, time.
 

@@ -42,7 +42,7 @@ def generate(
     /,
     *,
     prompt: Annotated[list[str] | None, Parameter(negative="", allow_leading_hyphen=True)] = None,
-    choosing: Choosing = Choosing(),  # noqa: B008 it is frozen
+    choosing: Choosing = Choosing(),
     beam: int | None = None,
     length_penalty: float = 1.0,
     past_length: Literal["refuse", "stop", "slide"] = "refuse",
