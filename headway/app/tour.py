@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from headway.bench.clock import compare
+from headway.bench.measure import compare
 from headway.ops.attention import Call, attend_call, call_for, record_of
 from headway.ops.attention.cost import Workload
 from headway.ops.mask import Mask, causal

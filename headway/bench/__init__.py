@@ -2,8 +2,8 @@
 
 A work is a module with a table `CASES`: name -> function that takes a `Run` and yields `Row`s. A later work is one more
 line in `WORKS` (and one more word in `headway.cli.bench`, where the command line offers it). The rest is shared:
-`clock` (interleaved rounds), `agree` (outputs before times), `memory` (peak live bytes), `machine` (what this machine
-can do), `row` (the figures and their verdict), `table` and `plot` (how they are shown).
+`measure` (interleaved rounds, peak memory), `agree` (outputs are compared before times), `machine` (limits of this
+machine), `row` (the figures and their verdict), `show` (table and plot).
 """
 
 WORKS = {

@@ -4,18 +4,18 @@ Softmax, padding and modified scores stand here; what must grow with L and not w
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from headway.bench.agree import agree
+from headway.bench.attention_inputs import HEADS, MIB, Equation, Function, Problem
 from headway.bench.attention_long import linear, local, patterns
-from headway.bench.kinds import KINDS, Kind
-from headway.bench.memory import measure
-from headway.bench.qkv import HEADS, Equation, Function, Problem
+from headway.bench.measure import peak_memory
 from headway.bench.row import Row, Target, counted
 from headway.bench.run import Run
 from headway.ops.attention import attend
@@ -26,7 +26,55 @@ from headway.ops.mask.pairs import Pairs
 PEER = "torch SDPA"
 SHORTEST = 2.0  # ms: below it the time of a call is mostly the call itself
 CAP = 20.0
-MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Options for SDPA and for headway that ask for the same, and how many pairs they allow in a head."""
+
+    problem: Problem
+    theirs: dict[str, Any] = field(default_factory=dict)
+    ours: dict[str, Any] = field(default_factory=dict)
+    pairs: int = 0
+    extra: Tensor | None = None  # read besides q, k and v
+
+
+def full(problem: Problem) -> Kind:
+    return Kind(problem, pairs=problem.length**2)
+
+
+def causal_only(problem: Problem) -> Kind:
+    return Kind(problem, {"is_causal": True}, {"mask": causal()}, causal().count(problem.length))
+
+
+def boolean(problem: Problem) -> Kind:
+    draw = torch.Generator().manual_seed(5)
+    table = torch.rand(1, 1, problem.length, problem.length, generator=draw) < 0.75
+    return Kind(problem, {"attn_mask": table}, {"mask": table}, int(table.sum()), table)
+
+
+def biased(problem: Problem) -> Kind:
+    bias = replace(problem, backward=False).random(problem.heads, problem.length, problem.length, seed=7)
+    return Kind(problem, {"attn_mask": bias}, {"bias": bias}, problem.length**2, bias)
+
+
+def grouped(problem: Problem) -> Kind:
+    return Kind(replace(problem, kv_heads=2), {"enable_gqa": True}, pairs=problem.length**2)
+
+
+def cross(problem: Problem) -> Kind:
+    keys = problem.length * 3 // 4
+    return Kind(replace(problem, keys=keys), pairs=problem.length * keys)
+
+
+KINDS: dict[str, Callable[[Problem], Kind]] = {
+    "full": full,
+    "causal": causal_only,
+    "boolean mask": boolean,
+    "bias": biased,
+    "grouped heads": grouped,
+    "cross": cross,
+}
 
 
 def softmax(run: Run) -> Iterator[Row]:
@@ -119,7 +167,7 @@ def _beside_plain(
         scores = problem.heads * problem.length**2 * problem.gradient.element_size() / MIB
         yield counted(
             replace(row, model=f"{row.model}, memory beyond the output", unit="MiB"),
-            measure(ours).beyond / MIB,
+            peak_memory(ours).beyond / MIB,
             {"one B H L M tensor": scores},
             target=Target("no L x M tensor alive: below one", at_most=1.0),
         )

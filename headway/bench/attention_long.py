@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.bench.agree import agree
-from headway.bench.memory import measure
-from headway.bench.qkv import WIDTH, Equation, Function, Problem
+from headway.bench.attention_inputs import MIB, WIDTH, Equation, Function, Problem
+from headway.bench.measure import peak_memory
 from headway.bench.row import Row, Target, counted
 from headway.bench.run import Run
 from headway.ops.attention import attend
@@ -25,7 +25,6 @@ STEP = 4
 CHOSEN = tuple(range(0, 4096, 256))  # sixteen tokens that see and are seen by all
 GLOBAL = 16
 DENSE = "torch SDPA, dense causal"
-MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,8 @@ def _memory_growth(name: str, function: Function, problem: Problem) -> Row:
     half = replace(problem, length=problem.length // 2)
     return counted(
         replace(_row(name, problem), model=f"{name}, {problem.direction}, growth of memory", unit="MiB"),
-        measure(problem.call(function)).beyond / MIB,
-        {f"headway at L{half.length}": measure(half.call(function)).beyond / MIB},
+        peak_memory(problem.call(function)).beyond / MIB,
+        {f"headway at L{half.length}": peak_memory(half.call(function)).beyond / MIB},
         target=Target("linear: at most 2.1 x at twice the length", at_most=2.1),
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.bench.clock import Timing, compare, lap, quiet
+from headway.bench.measure import Timing, compare, lap, quiet
 from headway.cost.time.machine import processor
 
 NOISY = 0.10  # relative spread, or drift of the reference between start and end, above which times prove little

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.bench.clock import Timing, compare
+from headway.bench.measure import Timing, compare
 from headway.bench.row import Row, Target, timed
 from headway.bench.run import Run
 from headway.bench.sizes import SIZES, Size
-from headway.bench.steps import headway_step
+from headway.bench.training_steps import headway_step
 from headway.config import Frozen, LanguageConfig, Special
 from headway.config.base import sides
 from headway.cost.compose import price_tree

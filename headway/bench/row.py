@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from headway.bench.clock import Timing
+from headway.bench.measure import Timing
 
 FEW = 5  # rounds: with fewer, the row says how many there were
 

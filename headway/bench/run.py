@@ -8,9 +8,8 @@ from typing import Any
 
 from headway.bench import WORKS
 from headway.bench.agree import Disagreement, agree
-from headway.bench.clock import compare
 from headway.bench.machine import Machine, measure, reference, warnings
-from headway.bench.memory import tensors
+from headway.bench.measure import compare, tensors
 from headway.bench.row import Row, Target, milliseconds, timed, unmeasured
 
 Case = Callable[["Run"], Iterator[Row]]

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from headway.bench.agree import Disagreement, agree
 from headway.bench.apart import Apart
-from headway.bench.feeding import feeding
 from headway.bench.row import Row, Target, unmeasured
 from headway.bench.run import Run
 from headway.bench.sizes import SIZES
-from headway.bench.steps import PEERS, contender
+from headway.bench.training_steps import PEERS, contender, feeding
 from headway.models import count
 
 # How many times the rate of every peer is asked for.

@@ -52,12 +52,12 @@ def bench(
         Threads for torch; its own choice by default.
     """
     # torch takes seconds to import, and --help must not wait for it
-    from headway.bench import plot as drawing
     from headway.bench.run import chosen, run
+    from headway.bench.show import draw, require
 
     chosen(work, only)
     if plot is not None:
-        drawing.require(plot)
+        require(plot)
     if threads is not None:
         _use(threads)
     result = run(work, only=only, quick=quick, say=lambda line: print(line, file=sys.stderr, flush=True))
@@ -68,7 +68,7 @@ def bench(
     else:
         _print_table(result)
     if plot is not None:
-        drawing.plot(result.rows, plot, title=f"headway bench {work}: {result.machine}")
+        draw(result.rows, plot, title=f"headway bench {work}: {result.machine}")
     return int(any(row.headway is None for row in result.rows))
 
 
@@ -83,7 +83,7 @@ def _use(threads: int) -> None:
 def _print_table(result) -> None:
     from rich.console import Console
 
-    from headway.bench.table import table
+    from headway.bench.show import table
 
     console = Console()
     # Piped into a file there is no width to fit; a narrow default would break every cell.

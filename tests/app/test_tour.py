@@ -7,7 +7,7 @@ import pytest
 
 from headway.app import tour
 from headway.app.tour import stops
-from headway.bench.clock import compare
+from headway.bench.measure import compare
 from headway.cli import main
 from headway.ops.attention import MECHANISMS
 

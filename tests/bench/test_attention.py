@@ -6,11 +6,11 @@ from functools import partial
 import pytest
 import torch
 
-from headway.bench import attention, attention_long, kinds
+from headway.bench import attention, attention_long
 from headway.bench.agree import Disagreement
-from headway.bench.clock import Timing
+from headway.bench.attention_inputs import Equation, Problem
 from headway.bench.machine import Machine
-from headway.bench.qkv import Equation, Problem
+from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.ops.attention import attend
 from headway.ops.bias import Relative
@@ -85,10 +85,10 @@ def test_a_window_off_by_one_is_found_at_the_small_length_and_at_the_full_one():
 
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", kinds.KINDS)
+@pytest.mark.parametrize("name", attention.KINDS)
 def test_every_kind_of_softmax_call_agrees_with_torch(name, precision, backward):
     problem = Problem(37, precision=precision, backward=backward)
-    row = attention._beside_sdpa(RUN, name, kinds.KINDS[name](problem))
+    row = attention._beside_sdpa(RUN, name, attention.KINDS[name](problem))
     assert row.headway is not None, row.note
     assert row.best_peer == "torch SDPA"
     assert name in row.model

@@ -7,9 +7,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from headway.bench import WORKS, plot, run
-from headway.bench.clock import Timing
+from headway.bench import WORKS, run, show
 from headway.bench.machine import Machine
+from headway.bench.measure import Timing
 from headway.bench.row import Row, Target
 from headway.cli import main
 from headway.cli.bench import Work
@@ -97,7 +97,7 @@ def test_mistakes_end_with_exit_code_2_and_a_sentence_before_anything_is_measure
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(plot, "find_spec", lambda name: None)
+    monkeypatch.setattr(show, "find_spec", lambda name: None)
     assert main(["bench", "--plot", str(tmp_path / "rows.png")]) == 2
     assert 'pip install "headway[plot]"' in capsys.readouterr().err
 
@@ -106,7 +106,7 @@ def test_the_plot_is_a_picture(tmp_path, capsys):
     path = tmp_path / "rows.png"
     assert main(["bench", "--only", "equal", "--plot", str(path)]) == 0
     assert path.read_bytes().startswith(b"\x89PNG")
-    plot.plot([], tmp_path / "empty.svg")
+    show.draw([], tmp_path / "empty.svg")
     assert b"<svg" in (tmp_path / "empty.svg").read_bytes()
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from headway.bench import look as work
 from headway.bench import models
-from headway.bench.browser import missing
-from headway.bench.clock import Timing
+from headway.bench.look import missing
 from headway.bench.machine import Machine
+from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.presets.gpt2 import gpt2
 

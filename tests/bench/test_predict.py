@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from headway.bench import predict as work
-from headway.bench.clock import Timing
 from headway.bench.machine import Machine
+from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.cost.compose import price_tree
 from headway.cost.part import lines

@@ -1,6 +1,6 @@
 import pytest
 
-from headway.bench.clock import Timing
+from headway.bench.measure import Timing
 from headway.bench.row import Row, Target, counted, timed, unmeasured
 
 BLANK = Row("toy", "sum", "L5", "float32")

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from headway.bench.agree import Disagreement
-from headway.bench.clock import Timing
 from headway.bench.machine import NOISY, Machine, warnings
+from headway.bench.measure import Timing
 from headway.bench.row import Row, Target
 from headway.bench.run import Run, summary
 

@@ -3,7 +3,7 @@ import io
 from rich.console import Console
 
 from headway.bench.row import Row
-from headway.bench.table import cells, table
+from headway.bench.show import cells, table
 
 
 def printed(*rows):

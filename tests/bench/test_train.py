@@ -8,12 +8,11 @@ import torch
 
 from headway.bench import train
 from headway.bench.apart import Apart
-from headway.bench.clock import Timing
-from headway.bench.feeding import waiting
 from headway.bench.machine import Machine
+from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.bench.sizes import SIZES
-from headway.bench.steps import PEERS, _x_transformers, contender
+from headway.bench.training_steps import PEERS, _x_transformers, contender, waiting
 from headway.models import count
 
 MACHINE = Machine("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))

@@ -7,7 +7,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from headway.bench.memory import measure
+from headway.bench.measure import peak_memory
 from headway.cost.trace import inputs_for, trace
 
 B, L = 3, 61
@@ -62,8 +62,10 @@ def test_bytes_are_those_of_a_real_run(name: str, training: bool) -> None:
     inputs, keywords = tuple(map(real, inputs)), {key: real(value) for key, value in keywords.items()}
     assert found.saved == pytest.approx(saved(module, inputs, keywords), rel=0.01)
     with torch.no_grad():
-        assert found.forward_peak == pytest.approx(measure(lambda: outputs(module, inputs, keywords)).peak, rel=0.05)
-    assert found.step_peak == pytest.approx(measure(lambda: step(module, inputs, keywords)).peak, rel=0.05)
+        assert found.forward_peak == pytest.approx(
+            peak_memory(lambda: outputs(module, inputs, keywords)).peak, rel=0.05
+        )
+    assert found.step_peak == pytest.approx(peak_memory(lambda: step(module, inputs, keywords)).peak, rel=0.05)
 
 
 def test_saved_bytes_of_convolutions() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.bench.memory import measure
+from headway.bench.measure import peak_memory
 from headway.ops.attention import attend
 from headway.ops.bias import Alibi, Relative
 from headway.ops.mask import causal, padding, segments, window
@@ -56,19 +56,19 @@ CASES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_no_table_is_alive(case: str) -> None:
-    assert measure(CASES[case]).peak < TABLE / 4
+    assert peak_memory(CASES[case]).peak < TABLE / 4
 
 
 def test_additive_keeps_few_hidden_units() -> None:
     """K hidden units for every pair would be 8 tables; a tile holds a constant number of them."""
     vector = draw(1, WIDTH)
     run = backward(lambda q, k, v: attend(q, k, v, mechanism="additive", vector=vector, mask=causal()))
-    assert measure(run).peak < 8 * TABLE / 3
+    assert peak_memory(run).peak < 8 * TABLE / 3
 
 
 def test_a_table_would_be_noticed() -> None:
     q, k = draw(1, 1, LENGTH, WIDTH), draw(1, 1, LENGTH, WIDTH)
-    assert measure(lambda: (q @ k.mT).softmax(-1)).peak >= TABLE
+    assert peak_memory(lambda: (q @ k.mT).softmax(-1)).peak >= TABLE
 
 
 @pytest.mark.parametrize("case", ["linear, causal", "local"])
@@ -76,6 +76,6 @@ def test_memory_grows_with_length(case: str) -> None:
     def peak(length: int) -> int:
         options = {"mechanism": "local", "window": 50} if case == "local" else {"mechanism": "linear"}
         q = draw(1, 1, length, WIDTH)
-        return measure(lambda: attend(q, q, q, mask=causal(), **options)).peak
+        return peak_memory(lambda: attend(q, q, q, mask=causal(), **options)).peak
 
     assert peak(8000) < 2.3 * peak(4000)

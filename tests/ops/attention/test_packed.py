@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headway.audit.mechanisms.parts import outcome, ripple
-from headway.bench.memory import measure
+from headway.bench.measure import peak_memory
 from headway.config import Softmax
 from headway.ops.attention import MECHANISMS, Call, attend
 from headway.ops.attention.cost import Workload
@@ -192,7 +192,7 @@ def test_runs_are_views_and_one_kernel_each(monkeypatch: pytest.MonkeyPatch) -> 
 def test_memory_grows_with_the_tokens() -> None:
     lengths = [8] * 256
     q, k, v = (torch.randn(1, 1, 2048, 8) for _ in range(3))
-    memory = measure(lambda: attend(q, k, v, mask=packed(lengths)))
+    memory = peak_memory(lambda: attend(q, k, v, mask=packed(lengths)))
     assert memory.beyond < 10 * q.nbytes < 2048 * 2048
 
 

@@ -7,7 +7,7 @@ import sympy
 import torch
 from hypothesis import given
 
-from headway.bench.memory import measure
+from headway.bench.measure import peak_memory
 from headway.ops.mask import Mask, causal, dilated, everything, padding, segments, selected, tiles, window
 from headway.ops.mask.count import count_pairs, formula
 from headway.ops.mask.pairs import Pairs
@@ -66,7 +66,7 @@ def test_closed_forms_at_a_million(mask: Mask, expected: int) -> None:
     ids=["ranges", "selected", "complement"],
 )
 def test_counting_needs_no_table(mask: Mask, length: int) -> None:
-    memory = measure(lambda: mask.count(length))
+    memory = peak_memory(lambda: mask.count(length))
     # A table of bytes would take length² of them; ranges and a few rows at a time take some hundred bytes a position.
     assert memory.peak < 600 * length < length * length / 9
 

@@ -11,6 +11,7 @@ from headway.bench.agree import agree
 from headway.ops.mask import Mask
 
 HEADS, WIDTH = 8, 64
+MIB = 2**20
 ROWS = slice(-64, None)  # the rows of a long call that are compared with the equation
 
 Function = Callable[..., Tensor]

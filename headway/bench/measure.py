@@ -1,9 +1,14 @@
-"""Times of several contenders, taken in turns, so that whatever slows the machine slows all of them.
+"""Times of several contenders, taken in turns, so that whatever slows the machine slows all of them; peak memory.
 
     round 1: B A C    round 2: C A B    …    one time per contender and round, the order drawn anew by a fixed seed
 
 A ratio is the median of the rounds' ratios: a slow second that hits one round cannot move it, where a ratio of medians
 mixes rounds.
+
+Peak memory is the live tensor bytes of one call, beyond what was alive before it. torch's profiler reports every
+allocation and release of the CPU allocator, so scratch that a kernel takes and returns inside one operator counts
+too; a dispatch mode sees only the tensors between operators. Blocks that were alive before the call are neither counted
+nor, when the call frees them, credited. What a library takes from malloc itself (oneDNN's own buffers) is invisible.
 """
 
 import gc
@@ -14,6 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, sqrt
 from statistics import median, quantiles
+from typing import Any
+
+from torch import Tensor
+
+from headway.cost.memory.allocations import recorded, replay
 
 SHORTEST = 1e-3  # seconds: a faster call is repeated inside one measurement until it lasts this long
 
@@ -118,3 +128,41 @@ def compare(
             for name in order:
                 rounds[name].append(lap(contenders[name], repeats[name]))
     return {name: Timing(tuple(seconds)) for name, seconds in rounds.items()}
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """Bytes: the peak of the call, and the part of it that the call returned."""
+
+    peak: int
+    output: int
+
+    @property
+    def beyond(self) -> int:
+        """Peak beyond the output: what the call needed and did not give."""
+        return self.peak - self.output
+
+
+def peak_memory(call: Callable[[], Any]) -> PeakMemory:
+    """Runs the call once and reads its allocations.
+
+    >>> import torch
+    >>> x = torch.ones(256, 256)
+    >>> peak_memory(lambda: x @ x)
+    PeakMemory(peak=262144, output=262144)
+    """
+    result, changes = recorded(call)
+    peak, live = replay(changes)
+    returned = {tensor.untyped_storage().data_ptr() for tensor in tensors(result)}
+    return PeakMemory(peak, sum(live.get(pointer, 0) for pointer in returned))
+
+
+def tensors(result: Any) -> Iterator[Tensor]:
+    """Every tensor in nested lists, tuples and dicts."""
+    if isinstance(result, Tensor):
+        yield result
+    elif isinstance(result, dict):
+        yield from tensors(list(result.values()))
+    elif isinstance(result, list | tuple):
+        for item in result:
+            yield from tensors(item)

@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from headway.bench.clock import Timing, compare, orders, quiet
+from headway.bench.measure import Timing, compare, orders, quiet
 
 
 def test_every_round_times_every_contender_once_in_the_order_drawn():
