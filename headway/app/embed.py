@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from torch import Tensor
 
-from headway.app.partial import Partial
+from headway.app.resumable_file import ResumableFile
 from headway.data.lines import text_of
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import Loaded, called, with_tokenizer
@@ -132,7 +132,7 @@ def embed_file(
     """Vectors of all lines into `out` (.npy or .jsonl), going on where an earlier run stopped."""
     body = form_of(out)
     source = {"model": embed.hash, "input": lines.hash, "lines": lines.count, "chunk": CHUNK}
-    with Partial(out, source, overwrite=overwrite, say=say) as part:
+    with ResumableFile(out, source, overwrite=overwrite, say=say) as part:
         if part.done is not None:
             say(f"going on after {part.done:,} of {lines.count:,} lines")
         head = _heading(lines.count, embed.model.config.width) if body is _as_numbers else b""

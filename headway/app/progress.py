@@ -9,8 +9,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,6 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.page import duration, number, visible
+
+if TYPE_CHECKING:
+    from headway.training.loop import Event
 
 PAUSE = 5.0  # seconds between two lines of a log, at first; they become fewer
 LONGEST = 30.0
@@ -133,6 +137,28 @@ class Progress:
         below = Text(" · ".join(self._measures()) or "the first steps take a moment", style="dim", overflow="ellipsis")
         below.no_wrap = True
         return Group(grid, below)
+
+
+class TensorBoard:
+    """Event files in `tensorboard/` of a run; without the extra it says how to get it."""
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ValueError('TensorBoard is not installed: pip install "headway[tensorboard]"') from None
+        self._writer: Any = SummaryWriter(str(directory / "tensorboard"))
+
+    def show(self, event: "Event") -> None:
+        """Every number of a training or validation line, by its name."""
+        if event.kind in ("train", "validation"):
+            step = event.row["step"]
+            for name, value in event.row.items():
+                if name != "step" and isinstance(value, int | float):
+                    self._writer.add_scalar(f"{event.kind}/{name}", value, step)
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def _slope(moments: Sequence[_Moment], name: str) -> float:

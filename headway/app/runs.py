@@ -5,7 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from headway.app.charts import noisy
+from headway.app.report import noisy
 from headway.app.run import Run, read_run
 from headway.config.base import nearest
 from headway.config.train import is_run

@@ -70,7 +70,7 @@ def _embed(
 ) -> None:
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.embed import Embedder, Lines, embed_file, form_of
-    from headway.app.partial import check_place
+    from headway.app.resumable_file import check_place
     from headway.hub import load, target
 
     if out is not None:

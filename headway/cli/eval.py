@@ -108,25 +108,27 @@ def eval(
     if not data:
         raise ValueError("there is nothing to measure on: name a file, a folder, or a source such as digits-test")
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.evaluate import Asked, evaluate, place_of, task_of
-    from headway.app.evaluated import as_json, shown
+    from headway.app.evaluate import as_json, as_text, evaluate, task_of
+    from headway.app.metrics import EvalSettings
+    from headway.app.run import read_run
     from headway.config.train import DataConfig
     from headway.hub import load
-    from headway.hub.target import Directory
+    from headway.hub.target import directory as open_directory
 
-    path, run = place_of(directory)
-    kind = task_of(Directory(path).config, task, path)
+    found = open_directory(directory)
+    path, run = found.path, {} if found.run is None else read_run(found.run).config
+    kind = task_of(found.config, task, path)
     said = {"format": format, "document": document, "text": text, "label": label, "source": source, "target": target,
             "first": first, "second": second, "paired": paired or None}  # fmt: skip
     settings = {**_columns(run), **{name: value for name, value in said.items() if value is not None}}
-    asked = Asked(
+    options = EvalSettings(
         DataConfig(train=data, cut=cut, **settings), length=length, stride=stride, batch=batch, beams=beam,
         max_new_tokens=max_new_tokens, samples=samples, score=score,
     )  # fmt: skip
     loaded = load(path, dtype=dtype)
     _say(str(loaded.receipt))
-    found = evaluate(loaded, kind, asked, Clock())
-    print(json_format.dumps(as_json(found), ensure_ascii=False) if json else shown(found))
+    result = evaluate(loaded, kind, options, Clock())
+    print(json_format.dumps(as_json(result), ensure_ascii=False) if json else as_text(result))
     return 0
 
 

@@ -42,10 +42,10 @@ def mechanisms(
     for name, value in (("side", side), ("heads", heads), ("width", width)):
         if value < 1 or (name == "side" and not 2 <= value <= 64):
             raise ValueError(f"--{name} is {'from 2 to 64' if name == 'side' else 'at least 1'}, not {value}")
-    from headway.app.tour import stops
+    from headway.app.mechanism_table import mechanism_rows
 
     found = []
-    for stop in stops(side=side, heads=heads, width=width, seed=seed):
+    for stop in mechanism_rows(side=side, heads=heads, width=width, seed=seed):
         print(f"{stop.name} …", file=sys.stderr, flush=True)
         found.append(stop)
     if json:

@@ -76,10 +76,11 @@ def train(
         # A head that nothing is asked of in a batch is no mistake, and DDP would warn of it.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.train import plan, run
+    from headway.app.training_run import dry_run as describe
+    from headway.app.training_run import run
 
     if dry_run:
-        print(plan(resolved))
+        print(describe(resolved))
         return 0
     reason = run(resolved, place, resume=resume, overwrite=overwrite)
     if int(os.environ.get("RANK", "0")) == 0:
@@ -109,8 +110,8 @@ def _place(out: Path | None, config: Path | None) -> Path:
 
 def _after(place: Path) -> None:
     """What to try next."""
+    from headway.app.report import going_on
     from headway.app.run import read_run
-    from headway.app.sections import going_on
 
     print("what to try next:", file=sys.stderr)
     for what, command in going_on(read_run(place)):

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 import headway
-from headway.app.evaluate import Asked, Evaluation, evaluate, place_of, task_of
+from headway.app.evaluate import evaluate, task_of
+from headway.app.metrics import EvalSettings, Evaluation
+from headway.app.run import read_run
 from headway.config.train import DataConfig, ModelChoice, TokenizerConfig
 from headway.data.album import read_album
 from headway.data.learn import learn
@@ -22,6 +24,7 @@ from headway.data.sentences import Sentences
 from headway.data.tokenizer import Tokenizer
 from headway.decoding import Request, generate
 from headway.hub.load import Loaded
+from headway.hub.target import Directory, directory
 from headway.presets.bert import bert
 from headway.presets.sized import sized_language, sized_seq2seq
 from headway.presets.vision_small import small_vit
@@ -41,9 +44,11 @@ def saved(place: Path, config: Any, tokenizer: Tokenizer | None, **options: Any)
 
 def measured(loaded: Loaded, *places: Any, task: str | None = None, **options: Any) -> Evaluation:
     data = {name: options.pop(name) for name in list(options) if name in DataConfig.model_fields}
-    asked = Asked(DataConfig(train=tuple(map(str, places)), **data), **options)
+    settings = EvalSettings(DataConfig(train=tuple(map(str, places)), **data), **options)
     heard: list[tuple[str, int, int]] = []
-    found = evaluate(loaded, task_of(loaded.model.config, task, Path("here")), asked, lambda *seen: heard.append(seen))
+    found = evaluate(
+        loaded, task_of(loaded.model.config, task, Path("here")), settings, lambda *seen: heard.append(seen)
+    )
     assert heard and heard[-1][1] == heard[-1][2]
     return found
 
@@ -257,8 +262,9 @@ def test_a_run_stands_for_its_model(language: Loaded, tmp_path: Path) -> None:
     run.mkdir()
     (run / "config.yaml").write_text("task: language\ndata: {train: [x.txt], text: body}\n")
     with pytest.raises(ValueError, match="run is a run that has not finished: it has no model yet"):
-        place_of(str(run))
+        directory(str(run))
     (tmp_path / "model").rename(run / "model")
-    assert place_of(str(run)) == (run / "model", {"task": "language", "data": {"train": ["x.txt"], "text": "body"}})
+    assert directory(str(run)) == Directory(run / "model", run)
+    assert read_run(run).config == {"task": "language", "data": {"train": ["x.txt"], "text": "body"}}
     with pytest.raises(ValueError, match="gpt2' is a preset: sizes without weights"):
-        place_of("gpt2")
+        directory("gpt2")

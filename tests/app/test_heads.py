@@ -11,9 +11,9 @@ import torch
 from headway.app import audit_section, cost_section
 from headway.app.heads import GIVEN, LONGEST, heads_of, keep_heads
 from headway.app.heads_section import FILE, kept
-from headway.app.opening import OWN
 from headway.app.report import FILE as PAGE
 from headway.app.report import report
+from headway.app.run_directory import FILES as RUN_FILES
 from headway.config.train import DataConfig, ModelChoice, Task, TrainConfig
 from headway.hub import save
 from headway.training.tasks import prepare
@@ -122,4 +122,4 @@ def test_the_model_that_is_shown_is_the_one_exported(tmp_path: Path) -> None:
 
 def test_what_the_report_is_made_of_belongs_to_the_run() -> None:
     """And does not keep another run from taking its place."""
-    assert {FILE, PAGE, audit_section.FILE, cost_section.FILE} <= set(OWN)
+    assert {FILE, PAGE, audit_section.FILE, cost_section.FILE} <= set(RUN_FILES)

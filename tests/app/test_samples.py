@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import sacrebleu
 
-import headway.app.samples
-from headway.app.samples import samples
+import headway.app.training_run
+from headway.app.training_run import samples
 from headway.config.train import DataConfig, ModelChoice, TrainConfig
 from headway.data.batch import IGNORED
 from headway.decoding import Request, generate
@@ -64,7 +64,7 @@ def test_scores_only_when_asked_and_samples_only_when_asked(tmp_path: Path) -> N
 
 
 def test_without_sacrebleu_nothing_is_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headway.app.samples, "find_spec", lambda name: None)
+    monkeypatch.setattr(headway.app.training_run, "find_spec", lambda name: None)
     row: dict[str, float] = {}
     list(samples(work(tmp_path, "recurrent", samples=1, scored=3), row))
     assert row == {}

@@ -16,7 +16,7 @@ DENSE = "softmax"
 
 
 @dataclass(frozen=True)
-class Stop:
+class MechanismRow:
     """One mechanism on the input: its largest difference from the float64 reference, its price, its time."""
 
     name: str
@@ -31,7 +31,7 @@ class Stop:
         return asdict(self)
 
 
-def stops(*, side: int = 24, heads: int = 8, width: int = 64, seed: int = 0) -> Iterator[Stop]:
+def mechanism_rows(*, side: int = 24, heads: int = 8, width: int = 64, seed: int = 0) -> Iterator[MechanismRow]:
     """Every mechanism on a grid of side x side positions, each timed in turns with dense softmax attention."""
     calls = dict(_calls(side, heads, width, seed))
     for name, call in calls.items():
@@ -41,7 +41,7 @@ def stops(*, side: int = 24, heads: int = 8, width: int = 64, seed: int = 0) -> 
             timing = compare({name: _run(call), DENSE: _run(calls[DENSE])}, budget=0.3, least=5)
         cost: Cost = mechanism.operation(call.spec, Workload(call.sizes, call.mask, call.pairs)).forward
         assert cost.executed is not None
-        yield Stop(
+        yield MechanismRow(
             name=name,
             difference=float((found.double() - right).abs().max()),
             useful_macs=cost.useful,

@@ -1,24 +1,24 @@
-"""The directory of a run: made, found again or replaced; and left as it was where nothing comes of it."""
+"""The directory of a run: made, found again or replaced; restored where the run cannot be prepared."""
 
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from headway import __version__
 from headway.app.settings import written
-from headway.app.together import first_alone
 from headway.config.train import TrainConfig
 from headway.data.files import read_optional, write_whole
 from headway.training.machine import machine
 from headway.training.work import Place
 from headway.training.world import World
 
-# Of a run's directory; whatever else lies there is somebody's work.
-OWN = (
+# What headway writes there; any other file is the user's and is never deleted.
+FILES = (
     "config.yaml",
     "machine.json",
     "metrics.jsonl",
@@ -31,11 +31,13 @@ OWN = (
 )
 FOLDERS = ("start", "data", "tokenizer", "checkpoints", "model")
 
+T = TypeVar("T")
+
 
 @contextmanager
-def opened(place: Place, config: TrainConfig, world: World, *, resume: bool, overwrite: bool) -> Iterator[None]:
+def run_directory(place: Place, config: TrainConfig, world: World, *, resume: bool, overwrite: bool) -> Iterator[None]:
     """Inside, the run is prepared. Where that fails, a new directory goes and an overwritten one comes back."""
-    old = None if resume else first_alone(world, lambda: _made(place, config, world, overwrite))
+    old = None if resume else rank_zero_first(world, lambda: _make(place, config, world, overwrite))
     try:
         yield
     except BaseException as error:
@@ -51,13 +53,30 @@ def opened(place: Place, config: TrainConfig, world: World, *, resume: bool, ove
             shutil.rmtree(old, ignore_errors=True)
 
 
-def began_here(place: Place) -> bool:
+def rank_zero_first(world: World, job: Callable[[], T]) -> T | None:
+    """The result of a job in the first process, None in the others, which wait; if it fails, all of them end."""
+    found: T | None = None
+    problem: Exception | None = None
+    if world.first:
+        try:
+            found = job()
+        except (ValueError, OSError) as error:
+            problem = error
+    failed = world.share(problem is not None)
+    if problem is not None:
+        raise problem
+    if failed:
+        raise SystemExit(2)
+    return found
+
+
+def is_same_launch(place: Place) -> bool:
     """Whether the run was begun by this very torchrun, and not by another one before it."""
     found = _launch()
     return found is not None and read_optional(place.path / "machine.json").get("launch") == found
 
 
-def _made(place: Place, config: TrainConfig, world: World, overwrite: bool) -> Path | None:
+def _make(place: Place, config: TrainConfig, world: World, overwrite: bool) -> Path | None:
     """A new directory with the settings; and where an older run has moved to, if one had its place."""
     old = None
     if place.path.exists() and (not place.path.is_dir() or any(place.path.iterdir())):
@@ -78,7 +97,7 @@ def _check_run(path: Path) -> None:
     """Refuse to replace what is not a run, or holds more than one."""
     if not path.is_dir() or not (path / "config.yaml").exists():
         raise ValueError(f"{path} holds no run, and is not overwritten: choose another --out")
-    if foreign := [one.name for one in path.iterdir() if one.name not in (*OWN, *FOLDERS)]:
+    if foreign := [one.name for one in path.iterdir() if one.name not in (*FILES, *FOLDERS)]:
         raise ValueError(
             f"{path} holds {min(foreign)}, which is no file of a run and would be lost: choose another --out"
         )

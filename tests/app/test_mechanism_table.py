@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headway.app import tour
-from headway.app.tour import stops
+from headway.app import mechanism_table
+from headway.app.mechanism_table import mechanism_rows
 from headway.bench.measure import compare
 from headway.cli import main
 from headway.ops.attention import MECHANISMS
@@ -19,11 +19,11 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(runs: dict[str, Callable[[], object]], **_: float) -> object:
         return compare(runs, budget=0.0, least=1)
 
-    monkeypatch.setattr(tour, "compare", hasty)
+    monkeypatch.setattr(mechanism_table, "compare", hasty)
 
 
-def test_every_mechanism_is_on_the_tour_and_right() -> None:
-    found = list(stops(side=6, heads=2, width=5))
+def test_every_mechanism_is_in_the_table_and_right() -> None:
+    found = list(mechanism_rows(side=6, heads=2, width=5))
     assert {stop.name.split(",")[0] for stop in found} == set(MECHANISMS)
     for stop in found:
         assert stop.difference < 1e-4, stop.name

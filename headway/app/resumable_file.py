@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import torch
 
 
-class Partial:
+class ResumableFile:
     """The steps towards one file; use it in a `with`. `done` is None where there is nothing to go on from.
 
     `notes` are numbers that were counted on the way, kept with the last step.
@@ -42,7 +42,7 @@ class Partial:
             self.file.close()
             raise
 
-    def __enter__(self) -> "Partial":
+    def __enter__(self) -> "ResumableFile":
         return self
 
     def __exit__(

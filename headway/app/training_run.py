@@ -1,0 +1,260 @@
+"""A training run: prepare, train, show progress, write samples, export, report."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.app.bill import Bill
+from headway.app.progress import Progress, TensorBoard
+from headway.app.run_directory import is_same_launch, rank_zero_first, run_directory
+from headway.config.train import TrainConfig
+from headway.data.batch import IGNORED
+from headway.data.tokenizer import Tokenizer
+from headway.decoding import Request, generate
+from headway.hub import save
+from headway.hub.parts import parts_of
+from headway.models import build, parameters
+from headway.training import checkpoint
+from headway.training.allocator import keep_memory
+from headway.training.feed import check_shares
+from headway.training.loop import Event, Run
+from headway.training.machine import machine
+from headway.training.parallel import whole
+from headway.training.tasks import prepare
+from headway.training.tasks.common import save_whole
+from headway.training.work import Place, Work
+from headway.training.world import World, join
+
+PROMPT = 16  # tokens of a held-out text to go on from
+TOKENS = 120  # that are written
+
+
+def run(
+    config: TrainConfig,
+    path: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    start: nn.Module | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> str:
+    """Train in a directory, and return why it ended: finished, stopped, early or diverged.
+
+    A model to start from and a tokenizer that were given as objects are kept in the run, so that it can be resumed.
+    """
+    place = Place(path)
+    keep_memory()
+
+    def prepared() -> Work:
+        if not resume and start is not None:
+            save(start, place.start, tokenizer=tokenizer, layout="headway")
+        if not resume and tokenizer is not None:
+            save_whole(tokenizer, place.tokenizer)
+        return prepare(config, place, say)
+
+    with _world(config) as world:
+        check_shares(config.batch, world.data_size, config.accumulate)
+        say = _say if world.first else _nothing
+        # Processes that torchrun started again go on with the run that they had begun.
+        resume = resume or (world.again and world.share(is_same_launch(place)))
+        with run_directory(place, config, world, resume=resume, overwrite=overwrite):
+            board = TensorBoard(place.path) if config.tensorboard and world.first else None
+            # The first process reads the data and writes the run's own files; the others then find them ready.
+            work = rank_zero_first(world, prepared) or prepare(config, place, say)
+            run = Run(work, place, world, resume=resume)
+        for note in run.notes:
+            say(note)
+        return _follow(run, work, place, world, board, Bill(run, work, place, say))
+
+
+def dry_run(config: TrainConfig) -> str:
+    """What would be trained: the data read, the model built, nothing kept."""
+    with TemporaryDirectory() as made:
+        work = prepare(config, Place(Path(made)), _say)
+    size = parameters(work.model)
+    passes = config.steps * config.batch / len(work.train)
+    held = 0 if work.validation is None else len(work.validation)
+    return (
+        f"{config.task}: a {work.model.config.kind_or_name()} model of {size:,} parameters, {config.steps:,} steps of "
+        f"{config.batch} examples ({passes:.1f} passes over {len(work.train):,}), {held:,} held out"
+    )
+
+
+def _follow(run: Run, work: Work, place: Place, world: World, board: TensorBoard | None, bill: Bill) -> str:
+    reason = "finished"
+    start, count = run.training.facts.step, parameters(work.model)
+    if not start:
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        run.metrics.write(
+            "start", {"time": time, "run": place.path.name, "parameters": count, "machine": machine(world)}
+        )
+    with Progress(work.config.steps, start, place.path.name, silent=not world.first) as progress:
+        for event in run.events():
+            bill.see(event)
+            found = _samples(run, work, event) if event.kind == "validation" and world.size == 1 else []
+            _show(event, progress)
+            for one in found:
+                progress.sample(one["prompt"], one["text"])
+            if board is not None:
+                board.show(event)
+            if event.kind == "end":
+                reason = event.row["reason"]
+            bill.rest()
+    bill.close()
+    if board is not None:
+        board.close()
+    if reason in ("finished", "early"):
+        export(run, work, place)
+        if world.first:
+            _look(work, place)
+    if world.first:
+        _report(place)
+    return reason
+
+
+def _show(event: Event, progress: Progress) -> None:
+    if event.kind == "train":
+        progress.train(event.row)
+    elif event.kind == "validation":
+        progress.validation(event.row)
+    elif event.kind == "end" and "diagnosis" in event.row:
+        progress.note(event.row["diagnosis"])
+
+
+def _samples(run: Run, work: Work, event: Event) -> list[dict[str, Any]]:
+    """Texts that the model writes by now; scores of translations join the event's row."""
+    found = list(samples(work, event.row))
+    for one in found:
+        run.metrics.write("sample", {"step": event.row["step"], **one})
+    return found
+
+
+def export(run: Run, work: Work, place: Place) -> None:
+    """The best weights (the last ones where nothing was held out), as a directory that headway.load reads."""
+    training, best = run.training, place.checkpoint(run.training.facts.best_step)
+    if training.facts.best_step and best.exists():
+        kept = {name: tensor for name, tensor in training.tensors().items() if not name.startswith("optim/")}
+        try:
+            checkpoint.load(best, kept, run.world)
+        except checkpoint.Damaged as error:
+            _say(f"{error}; the last weights are exported instead of the best")
+    with training.averaged():
+        weights = None if run.world.size == 1 else whole(training.learner.model)
+        if run.world.first:
+            model = work.model if weights is None else _filled(work, weights)
+            save(model.eval(), place.model, tokenizer=work.tokenizer, overwrite=place.model.exists())
+
+
+def _filled(work: Work, weights: dict[str, Any]) -> Any:
+    """A model in one piece, of weights that were put together."""
+    model = build(work.model.config).eval()
+    with torch.no_grad():
+        for name, tensor in (*parts_of(model).items(), *model.named_buffers()):
+            tensor.copy_(weights[name])
+    return model
+
+
+@contextmanager
+def _world(config: TrainConfig) -> Iterator[World]:
+    world = join(config.parallel)
+    try:
+        yield world
+    finally:
+        world.leave()
+
+
+def _look(work: Work, place: Place) -> None:
+    """What attends to what, for the report; a model without attention has nothing to show."""
+    from headway.app.heads import keep_heads
+
+    try:
+        keep_heads(work, place)
+    except ValueError as error:
+        _say(f"heads: {error}")
+
+
+def _report(place: Place) -> None:
+    from headway.app.report import report
+
+    _say(f"report: {report(place.path)}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _nothing(line: str) -> None:
+    pass
+
+
+def samples(work: Work, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A few texts after a validation, the same prompts each time; nothing for models that write none.
+
+    Where translations are to be scored, their chrF and BLEU go into the row.
+    """
+    if work.validation is None or work.tokenizer is None:
+        return
+    if work.config.task == "language" and work.config.samples:
+        yield from _continued(work)
+    if work.config.task == "seq2seq":
+        row |= _scores(work)
+        yield from _translated(work, work.config.samples)
+
+
+def _some(work: Work, count: int) -> dict[str, Any]:
+    assert work.validation is not None
+    rows = np.linspace(0, len(work.validation) - 1, min(count, len(work.validation))).astype(np.int64)
+    return work.validation.batch(rows, rows).inputs
+
+
+def _continued(work: Work) -> Iterator[dict[str, Any]]:
+    tokens = _some(work, work.config.samples)["tokens"]
+    prompts = [tuple(row[: max(1, min(PROMPT, len(row) // 2))]) for row in tokens.tolist()]
+    room = max(1, min(TOKENS, work.model.config.length - max(map(len, prompts))))
+    requests = [
+        Request(prompt=prompt, max_new_tokens=room, temperature=0.8, top_p=0.95, seed=seed)
+        for seed, prompt in enumerate(prompts)
+    ]
+    for prompt, found in zip(prompts, generate(work.model, requests, tokenizer=work.tokenizer), strict=True):
+        yield {"prompt": _text(work, prompt), "text": found.text}
+
+
+def _translated(work: Work, count: int) -> Iterator[dict[str, Any]]:
+    """Held-out sources with what the model makes of them, the likeliest token each time, and what was wanted."""
+    if not count:
+        return
+    inputs = _some(work, count)
+    kept = zip(inputs["source"].tolist(), inputs["source_keep"].tolist(), strict=True)
+    sources = [tuple(token for token, real in zip(*pair, strict=True) if real) for pair in kept]
+    most = min(2 * inputs["targets"].shape[1], work.config.length)
+    requests = [Request(prompt=source, max_new_tokens=most) for source in sources]
+    found = generate(work.model, requests, tokenizer=work.tokenizer)
+    for source, result, target in zip(sources, found, inputs["targets"].tolist(), strict=True):
+        wanted = _text(work, [token for token in target if token != IGNORED])
+        yield {"prompt": _text(work, source), "text": result.text, "wanted": wanted}
+
+
+def _scores(work: Work) -> dict[str, float]:
+    """chrF and BLEU of some held-out pairs; nothing where nobody asked, or where sacrebleu is not installed."""
+    if not work.config.scored or find_spec("sacrebleu") is None:
+        return {}
+    from headway.app.metrics import corpus_scores
+
+    pairs = list(_translated(work, work.config.scored))
+    written = [" ".join(one["text"].splitlines()) for one in pairs]
+    return corpus_scores(import_module("sacrebleu"), written, [one["wanted"] for one in pairs])[0]
+
+
+def _text(work: Work, tokens: Any) -> str:
+    assert work.tokenizer is not None
+    return work.tokenizer.decode(list(tokens))
