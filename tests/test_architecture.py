@@ -11,7 +11,7 @@ PACKAGE = Path(headway.__file__).parent
 # A part may import what stands to its left, directly or through others; parts of one group do not import one another.
 DIAGRAM = """
 steps <- sizes
-sizes, config, page, render <- ops <- nn <- models <- hub <- decoding, observe <- adapt
+sizes, config, render <- ops <- nn <- models <- hub <- decoding, observe <- adapt
 adapt <- cost, look, training <- audit, bench <- app <- cli
 config <- presets <- models
 config <- data <- hub
@@ -22,7 +22,7 @@ cli <- __main__
 EVERY_PART = frozenset(name.strip() for name in DIAGRAM.replace("<-", ",").replace("\n", ",").split(",")) - {""}
 BANNED = {
     "transformers": EVERY_PART - {"bench"} | {"__init__"},
-    "torch": frozenset({"config", "presets", "page", "render", "__init__", "__main__"}),
+    "torch": frozenset({"config", "presets", "render", "__init__", "__main__"}),
 }
 
 
@@ -114,7 +114,7 @@ def test_dependencies_point_one_way() -> None:
 
 def test_the_diagram_means_what_the_design_says() -> None:
     allowed = reachable(DIAGRAM)
-    assert allowed["ops"] == {"steps", "sizes", "config", "page", "render"}
+    assert allowed["ops"] == {"steps", "sizes", "config", "render"}
     assert allowed["data"] == {"config"}
     assert "data" in allowed["decoding"]
     assert "data" not in allowed["models"]
@@ -129,7 +129,7 @@ def test_the_diagram_means_what_the_design_says() -> None:
 PLANTED = {
     "__init__.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from headway.ops import attend\n",
     "sizes.py": "import math\n",
-    "page/__init__.py": "def draw():\n    import torch\n",
+    "render/__init__.py": "def draw():\n    import torch\n",
     "ops/__init__.py": "from headway.sizes import Cost\n\n\ndef f():\n    from headway.nn.block import Block\n",
     "ops/mask.py": "import typing\nif typing.TYPE_CHECKING:\n    import headway.models\nfrom headway.ops import x\n",
     "nn/__init__.py": "from headway.ops import attend\nfrom ..training import loop\nfrom . import block\n",
@@ -149,7 +149,7 @@ FOUND = [
     "headway/nn/block.py:3: nn may not import audit (headway.examine)",
     "headway/ops/__init__.py:5: ops may not import nn (headway.nn.block.Block)",
     "headway/ops/mask.py:3: ops may not import models (headway.models)",
-    "headway/page/__init__.py:2: page may not import torch (torch)",
+    "headway/render/__init__.py:2: render may not import torch (torch)",
     "headway/training/__init__.py:1: training may not import cost (headway.cost)",
     "headway/training/__init__.py:3: training may not import transformers (transformers.AutoModel)",
 ]

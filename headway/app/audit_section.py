@@ -4,7 +4,7 @@ from headway.app.run import Run
 from headway.audit.show.html import section
 from headway.audit.show.record import read
 from headway.data.files import read_optional
-from headway.page import Section
+from headway.render import Section
 
 FILE = "audit.json"
 

@@ -26,7 +26,7 @@ from headway.audit.subject.target import opened
 from headway.audit.subject.untouched import untouched
 from headway.config.train import CONFIG, METRICS
 from headway.data.files import write_whole
-from headway.page import page
+from headway.render import page
 
 ITEMS, LENGTH = 4, 128  # what the state of a model is measured on: enough for a mean, little enough for a minute
 

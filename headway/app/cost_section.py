@@ -4,7 +4,7 @@ from typing import Any
 
 from headway.app.run import Run
 from headway.data.files import read_optional
-from headway.page import Html, Section, folded, joined, paragraph, short, table
+from headway.render import Html, Section, Table, folded, html_table, joined, paragraph, short
 
 FILE = "cost.json"
 
@@ -36,7 +36,7 @@ def _compared(found: dict[str, Any]) -> list[Html]:
     if not found["compared"]:
         return []
     rows = [[row["what"], row["predicted"], row["measured"], row["remark"]] for row in found["compared"]]
-    return [table("One step, predicted beside measured", ["", "predicted", "measured", "remark"], rows)]
+    return [html_table(Table("One step, predicted beside measured", ["", "predicted", "measured", "remark"], rows))]
 
 
 def _said(found: dict[str, Any]) -> Html:
@@ -51,12 +51,16 @@ def _said(found: dict[str, Any]) -> Html:
 
 def _phases(found: dict[str, Any]) -> Html:
     rows = [[name, *(counts[one] for one in _COUNTS)] for name, counts in found["phases"].items()]
-    return table("What is computed, of one process", ["", *_COUNTS.values()], rows)
+    return html_table(Table("What is computed, of one process", ["", *_COUNTS.values()], rows))
 
 
 def _memory(found: dict[str, Any]) -> list[Html]:
     held = found.get("memory")
-    return [table("Bytes of a step, expected", ["", "bytes"], [list(one) for one in held.items()])] if held else []
+    return (
+        [html_table(Table("Bytes of a step, expected", ["", "bytes"], [list(one) for one in held.items()]))]
+        if held
+        else []
+    )
 
 
 def _operations(found: dict[str, Any]) -> Html:
@@ -64,5 +68,5 @@ def _operations(found: dict[str, Any]) -> Html:
     names = [name for name in _OPERATION if timed or name != "seconds"]
     rows = [[one[name] for name in names] for one in found["operations"]]
     said = "FLOPs are of a pass forwards; seconds of one forwards and backwards."
-    listed = table(f"Operations, as often as they run. {said}", [_OPERATION[name] for name in names], rows)
+    listed = html_table(Table(f"Operations, as often as they run. {said}", [_OPERATION[name] for name in names], rows))
     return folded(f"{len(rows)} operations", listed)

@@ -7,7 +7,7 @@ from headway.data.files import read_optional
 from headway.look.page import section
 from headway.look.record import Look
 from headway.look.written import read
-from headway.page import Section
+from headway.render import Section
 
 FILE = "heads.json"
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 
-from headway.page import Series
-from headway.page.axis import spread
-from headway.page.ticks import labels
+from headway.render import Series
+from headway.render.axis import labels, spread
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column of a character
 

@@ -19,7 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from headway.page import duration, number, visible
+from headway.render import duration, number, visible
 
 if TYPE_CHECKING:
     from headway.training.loop import Event

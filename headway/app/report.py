@@ -18,17 +18,19 @@ from headway.app.cost_section import cost
 from headway.app.heads_section import heads
 from headway.app.run import Run, read_run
 from headway.data.files import write_whole
-from headway.page import (
+from headway.render import (
     Branch,
     Fact,
     Html,
     Section,
     Series,
+    Table,
     columns,
     commands,
     duration,
     facts,
     folded,
+    html_table,
     joined,
     line_chart,
     number,
@@ -38,7 +40,6 @@ from headway.page import (
     sample,
     short,
     smoothed,
-    table,
     tree,
 )
 
@@ -153,7 +154,9 @@ def measures(run: Run) -> Section | None:
     steps = sorted({step for curve in curves for step, _ in curve})
     rows = [[step, *(value.get(step) for value in values)] for step in steps]
     best = None if run.best is None else run.best[0]
-    listed = table("Each validation; the best loss is marked", ["step", *map(_words, names)], rows, best=best)
+    listed = html_table(
+        Table("Each validation; the best loss is marked", ["step", *map(_words, names)], rows), best=best
+    )
     return Section("Validation", joined(columns(*charts) if charts else Html(""), listed), "validation")
 
 
@@ -182,7 +185,7 @@ def _continued(rows: list[dict[str, object]]) -> Html:
 
 def _answered(rows: list[dict[str, object]]) -> Html:
     names = list(dict.fromkeys(name for row in rows for name in row if name not in ("kind", "step", "seconds")))
-    return table("What the model answered", names, [[row.get(name) for name in names] for row in rows])
+    return html_table(Table("What the model answered", names, [[row.get(name) for name in names] for row in rows]))
 
 
 def model(run: Run) -> Section | None:
@@ -265,7 +268,7 @@ def configuration(run: Run) -> Section | None:
         return None
     text = yaml.safe_dump(run.config, sort_keys=False, allow_unicode=True)
     machine = [[name.replace("_", " "), _plain(value)] for name, value in run.machine.items()]
-    beside = [table("The machine", ["what", "value"], machine)] if machine else []
+    beside = [html_table(Table("The machine", ["what", "value"], machine))] if machine else []
     return Section("Configuration", columns(preformatted(text, label="config.yaml"), *beside), "configuration")
 
 

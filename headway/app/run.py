@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from headway.config.train import CONFIG, METRICS, is_run
-from headway.page import Series
+from headway.render import Series
 
 if TYPE_CHECKING:
     from headway.data.tokenizer import Tokenizer

@@ -10,18 +10,19 @@ from headway.app.run import Run, read_run
 from headway.config.base import nearest
 from headway.config.train import is_run
 from headway.data.files import write_whole
-from headway.page import (
+from headway.render import (
     GENERATOR,
     Html,
     Section,
     Series,
+    Table,
     duration,
+    html_table,
     joined,
     line_chart,
     page,
     paragraph,
     smoothed,
-    table,
 )
 
 DEFAULT = Path("runs")
@@ -163,11 +164,15 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
     changed = [[name, *map(_value, values)] for name, values in differences(runs).items()]
     rows = [[name, *values] for name, values in compared(runs).items()]
     same = paragraph("The configurations are the same.")
-    settings: Html = table("Options that are not the same", ["option", *names], changed) if changed else same
+    settings: Html = (
+        html_table(Table("Options that are not the same", ["option", *names], changed)) if changed else same
+    )
     return [
         Section("Loss", joined(line_chart(title, drawn, log=True), *more), "loss"),
         Section(
-            "Measures", table("Each run where its validation loss was lowest", ["measure", *names], rows), "measures"
+            "Measures",
+            html_table(Table("Each run where its validation loss was lowest", ["measure", *names], rows)),
+            "measures",
         ),
         Section("Configurations", settings, "configurations"),
     ]

@@ -109,7 +109,8 @@ def cost(
     targets
         A preset, a directory with config.json, a run, or package.module:function that makes a model.
     """
-    from headway.cost.show.output import chosen, writable
+    from headway.cli.output import writable
+    from headway.render.formats import chosen
 
     kind = chosen(json=format.json, csv=format.csv, latex=format.latex, markdown=format.markdown)
     mode = _mode(view, targets)

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.cli.output import put
 from headway.cost.price import drafted, price
 from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
 from headway.cost.show.compare import compare, listed, whole_report
 from headway.cost.show.explain import explain_table, explain_text
 from headway.cost.show.formula import formula_record, formula_table, remarks
-from headway.cost.show.output import TEXT, formatted, put
 from headway.cost.show.record import as_json
 from headway.cost.show.report import sentences, title
 from headway.cost.show.sweep import read_sweep, sweep_record, sweep_table, swept
-from headway.cost.show.table import Table, table
 from headway.cost.show.units import units
+from headway.render.formats import TEXT, formatted
+from headway.render.table import Table
 
 if TYPE_CHECKING:
     from headway.cli.cost import View
@@ -125,7 +126,7 @@ def _machine(job: Job) -> int:
     machine = measure(lambda line: print(line, file=sys.stderr, flush=True))
     rows = [(dtype, machine.peak(dtype) / 1e9, machine.bandwidth(dtype) / 1e9, machine.ridge(dtype))
             for dtype in machine.rates]  # fmt: skip
-    made = table(str(machine), ("dtype", "GFLOP/s", "GB/s", "FLOPs per byte at the ridge"), rows)
+    made = Table(str(machine), ("dtype", "GFLOP/s", "GB/s", "FLOPs per byte at the ridge"), rows)
     _print(job, "", [made], made, machine.as_json())
     return 0
 
@@ -133,16 +134,16 @@ def _machine(job: Job) -> int:
 def _flat(names: Sequence[str], tables: Sequence[Table]) -> Table:
     """Tables of several models as one, each row under its model's name."""
     rows = [(name, *row) for name, one in zip(names, tables, strict=True) for row in one.rows]
-    return table("", ("model", *tables[0].columns), rows)
+    return Table("", ("model", *tables[0].columns), rows)
 
 
 def _print(job: Job, head: str, tables: Sequence[Table], flat: Table, record: Any, said: Sequence[str] = ()) -> None:
     if job.kind != TEXT:
         put(formatted(job.kind, record=record, tables=tables, flat=flat), job.output)
     elif job.output is not None:
-        from headway.cost.show.text import text
+        from headway.render.table import plain_text
 
-        put(text(head, tables, said), job.output)
+        put(plain_text(head, tables, said), job.output)
     else:
         _show(head, tables, said)
 
@@ -150,11 +151,11 @@ def _print(job: Job, head: str, tables: Sequence[Table], flat: Table, record: An
 def _show(head: str, tables: Sequence[Table], said: Sequence[str]) -> None:
     from rich.console import Console
 
-    from headway.cost.show.text import WIDE, show
+    from headway.render.table import WIDE, print_tables
 
     console = Console()
     # Piped into a file there is no width to fit, and numbers stand in full.
-    show(console if console.is_terminal else Console(width=WIDE), head, tables, said)
+    print_tables(console if console.is_terminal else Console(width=WIDE), head, tables, said)
 
 
 def _note(sheets: Sequence[Sheet]) -> None:

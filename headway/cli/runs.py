@@ -67,7 +67,7 @@ def runs(
 
 
 def _print_list(found: "Sequence[Run]") -> None:
-    from headway.page import duration, number, short
+    from headway.render import duration, number, short
 
     columns = ("name", "task", "state", "parameters", "steps", "best loss", "at step", "time")
     rows = [
@@ -89,7 +89,7 @@ def _print_list(found: "Sequence[Run]") -> None:
 def _print_comparison(found: "Sequence[Run]") -> None:
     from headway.app.plot import letter, plot
     from headway.app.runs import compared, curves, differences
-    from headway.page import number
+    from headway.render import number
 
     title, series = curves(found)
     console = _console()
@@ -126,7 +126,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     from rich.table import Table
     from rich.text import Text
 
-    from headway.page import visible
+    from headway.render import visible
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, name in enumerate(columns):

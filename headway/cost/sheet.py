@@ -47,9 +47,9 @@ class Sheet:
     def __str__(self) -> str:
         from headway.cost.show.compare import whole_report  # no table is made before one is printed
         from headway.cost.show.report import sentences, title
-        from headway.cost.show.text import text
+        from headway.render.table import plain_text
 
-        return text(title(self), whole_report(self), sentences(self)).rstrip("\n")
+        return plain_text(title(self), whole_report(self), sentences(self)).rstrip("\n")
 
     @property
     def params(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.look.record import Look
 from headway.look.written import as_json
-from headway.page import Html, Section, escaped, joined, page, paragraph
+from headway.render import Html, Section, escaped, joined, page, paragraph
 
 FIRST = ("data.js", "columns.js", "state.js", "choice.js", "colour.js")  # what the other parts are made with
 LAST = ("head.js", "keys.js")  # what puts them together

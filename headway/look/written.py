@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.look.packed import Factors, Weights
 from headway.look.record import Layer, Lens, Look, Measures, Side
-from headway.page import legible
+from headway.render import legible
 
 VERSION = 1
 

@@ -7,10 +7,10 @@ import pytest
 
 from headway.app.audit_section import audit
 from headway.app.run import read_run
-from headway.page import page
+from headway.render import page
 from tests.app.runs_by_hand import make_run
 from tests.audit.show.reports_by_hand import SENTENCES, everything
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 
 def test_a_run_that_was_not_audited_has_no_section(tmp_path: Path) -> None:

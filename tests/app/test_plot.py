@@ -3,7 +3,7 @@
 from math import nan
 
 from headway.app.plot import plot
-from headway.page import Series
+from headway.render import Series
 
 
 def drawn(*series: Series, width: int = 40, height: int = 8) -> list[str]:

@@ -29,7 +29,7 @@ from headway.training.work import Work
 from headway.training.world import World
 from tests.app.machine_by_hand import RATE, machine, remember
 from tests.app.runs_by_hand import make_run
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 B, L, D, V, N = 3, 5, 14, 11, 2
 MODEL = gpt2(width=D, heads=7, layers=N, vocabulary=V, length=L, dropout=0.0)

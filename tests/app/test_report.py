@@ -9,9 +9,9 @@ import pytest
 
 from headway.app import report as report_module
 from headway.app.report import SECTIONS, report
-from headway.page import Html, Section, visible
+from headway.render import Html, Section, visible
 from tests.app.runs_by_hand import HOSTILE, make_run, rows
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 
 def written(path: Path) -> tuple[str, Parsed]:

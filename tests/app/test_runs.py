@@ -6,7 +6,7 @@ import pytest
 
 from headway.app.runs import choose, compared, curves, differences, find_runs, write_page
 from tests.app.runs_by_hand import make_run, rows
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 
 def three(place: Path) -> Path:

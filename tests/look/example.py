@@ -7,7 +7,7 @@ import numpy as np
 from headway.look import packed
 from headway.look.packed import Factors, Weights
 from headway.look.record import Kind, Layer, Lens, Look, Measures, Side
-from headway.page.png import data_address, png
+from headway.render.png import data_address, png
 
 SENTENCE = ["the", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
 SOURCE = ["das", "Tier", "überquerte", "die", "Straße", "nicht", ",", "weil", "es", "zu", "müde", "war"]

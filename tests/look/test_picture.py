@@ -15,7 +15,7 @@ from headway.look.picture.patches import seen
 from headway.look.picture.positions import positions_picture
 from headway.look.picture.style import written
 from headway.look.record import Kind, Layer, Look, Measures, Side
-from headway.page.png import data_address, png
+from headway.render.png import data_address, png
 
 HOSTILE = ("<b>", "\x1b[31m", "שלום", "😀", "日本語", "\u202e", "$x$", "a" * 40, "", "^_{", "\n")
 RNG = np.random.default_rng(7)

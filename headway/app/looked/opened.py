@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from headway.config import Frozen
-from headway.cost.show.table import size
 from headway.cost.show.verified import available
 from headway.hub import target
 from headway.hub.load import load_directory, open_without_weights
 from headway.look.reading import numbers
 from headway.models import count
+from headway.render import byte_size
 
 SEEDS = 2**63
 RANDOM = "The weights are random: a preset has none of its own."
@@ -63,8 +63,8 @@ def _check_room(config: Any, name: str, dtype: torch.dtype) -> None:
     needed, free = count(config) * dtype.itemsize, available()
     if free is not None and needed > free:
         raise ValueError(
-            f"{name} has {size(needed)} of weights in {str(dtype).removeprefix('torch.')}, and {size(free)} of memory "
-            "are free here: take a smaller model of its kind"
+            f"{name} has {byte_size(needed)} of weights in {str(dtype).removeprefix('torch.')}, and {byte_size(free)} of "
+            "memory are free here: take a smaller model of its kind"
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from headway.app.plan import Plan
 from headway.app.plan.candidate import MEMORY, Candidate, Wanted
 from headway.app.plan.data import Known
-from headway.page import duration, short
+from headway.render import duration, short
 
 HEADS = (
     "", "width", "layers", "heads", "parameters", "batch", "memory", "a step", "steps", "time", "tokens",

@@ -8,7 +8,7 @@ from headway.app.price.measured import Measured
 from headway.app.price.setting import typical
 from headway.cost.memory import memory_of
 from headway.cost.time.machine import Machine, stored
-from headway.page import short
+from headway.render import short
 from headway.training.work import Work
 from headway.training.world import World
 

@@ -9,7 +9,7 @@ from headway.app.price.measured import Measured
 from headway.app.price.run import RunPrice, compared
 from headway.cost.part import Line
 from headway.data.files import write_json
-from headway.page import duration, short
+from headway.render import duration, short
 from headway.sizes import Cost
 from headway.training.work import Place
 

@@ -2,18 +2,19 @@
 
 from headway.audit.health.record import DEPTH_MEASURES, MEASURES, SATURATED, Health, Symptom
 from headway.audit.health.show import COLUMNS, mean, places
-from headway.page import (
+from headway.render import (
     Fact,
     Html,
     Section,
     Series,
+    Table,
     escaped,
     facts,
     folded,
+    html_table,
     joined,
     line_chart,
     paragraph,
-    table,
 )
 
 _EXPLAINED = (
@@ -50,7 +51,7 @@ def _names(health: Health) -> list[str]:
 
 def _symptom(one: Symptom) -> Html:
     rows = [[word, getattr(one, word)] for word in ("measured", "expected", "why", "remedy")]
-    body = joined(paragraph(", ".join(one.where)), table(one.name, ["", ""], rows))
+    body = joined(paragraph(", ".join(one.where)), html_table(Table(one.name, ["", ""], rows)))
     return folded(f"{one.name}: {places(one.where)}", body, open=True)
 
 
@@ -61,13 +62,13 @@ def _layers(health: Health) -> Html:
         [name or "the model", len(layer), *(mean(layer, one) for one in COLUMNS.values())]
         for name, layer in zip(names, layers, strict=True)
     ]
-    return table("Attention by layer, means over heads", ["layer", "heads", *COLUMNS], rows)
+    return html_table(Table("Attention by layer, means over heads", ["layer", "heads", *COLUMNS], rows))
 
 
 def _heads(health: Health) -> Html:
     columns = [*COLUMNS.values(), "largest", "variation", "heard", "stuck", "twin"]
     rows = [[one.place, *(getattr(one, name) for name in columns)] for one in health.heads]
-    return folded(f"{len(rows)} heads", table("Every head", ["head", *columns], rows))
+    return folded(f"{len(rows)} heads", html_table(Table("Every head", ["head", *columns], rows)))
 
 
 def _depth(health: Health) -> Html:
@@ -78,10 +79,12 @@ def _depth(health: Health) -> Html:
         norms
     )
     rows = [[one.module, one.activation, one.gradient, "yes" if one.finite else "no"] for one in health.depth]
-    listed = table("Blocks, in the order in which they run", ["block", "activation", "gradient", "finite"], rows)
+    listed = html_table(
+        Table("Blocks, in the order in which they run", ["block", "activation", "gradient", "finite"], rows)
+    )
     return joined(*charts, folded(f"{len(rows)} blocks", listed))
 
 
 def _definitions() -> Html:
     rows = [[name, said] for name, said in (MEASURES | DEPTH_MEASURES).items()]
-    return folded(str(escaped("What the measures are")), table("Measures", ["measure", "what it is"], rows))
+    return folded(str(escaped("What the measures are")), html_table(Table("Measures", ["measure", "what it is"], rows)))

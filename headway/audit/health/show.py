@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from headway.audit.health.record import Depth, Head, Health, Symptom
-from headway.page import number, visible
+from headway.render import number, visible
 
 _WIDTH = 100
 

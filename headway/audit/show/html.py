@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from headway.audit.report import Report
 from headway.audit.show.parts import broken, others, overview, place_of
 from headway.audit.show.words import sentence, summary
-from headway.page import Html, Section, escaped, joined, page
-from headway.page.token import seen
+from headway.render import Html, Section, escaped, joined, page
+from headway.render.text import printable
 
 
 def document(report: Report, sentences: Mapping[str, str], *, health: Section | None = None) -> str:
@@ -19,7 +19,7 @@ def document(report: Report, sentences: Mapping[str, str], *, health: Section | 
         *([Section("The other laws", rest, "others")] if rest else []),
         *([health] if health is not None else []),
     ]
-    return page(f"Audit of {seen(report.target)}", sections, f"{seen(report.model)}. {_sentence(report)}")
+    return page(f"Audit of {printable(report.target)}", sections, f"{printable(report.model)}. {_sentence(report)}")
 
 
 def _sentence(report: Report) -> str:

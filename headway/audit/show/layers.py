@@ -5,7 +5,7 @@ from math import isfinite, log10, nan
 
 from headway.audit.report import Finding, Layer
 from headway.audit.show.words import figure
-from headway.page import Html, Series, escaped, folded, joined, line_chart, paragraph
+from headway.render import Html, Series, escaped, folded, joined, line_chart, paragraph
 
 MOST = 24  # bars that are shown at once
 BEFORE = 6  # of them before the first that went wrong

@@ -18,7 +18,21 @@ from headway.audit.show.words import (
     sentence,
     tokens,
 )
-from headway.page import Fact, Html, duration, escaped, facts, folded, joined, keys, number, paragraph, strip, table
+from headway.render import (
+    Fact,
+    Html,
+    Table,
+    duration,
+    escaped,
+    facts,
+    folded,
+    html_table,
+    joined,
+    keys,
+    number,
+    paragraph,
+    strip,
+)
 
 
 def overview(report: Report, sentences: Mapping[str, str]) -> Html:
@@ -71,7 +85,7 @@ def _figures(report: Report) -> Html:
         [one.law, one.status, one.trials, figure(one.deviation), figure(one.tolerance), one.module or None, one.seconds]
         for one in report
     ]
-    return table("Deviations are relative to the largest number of a result", heads, rows)
+    return html_table(Table("Deviations are relative to the largest number of a result", heads, rows))
 
 
 def broken(finding: Finding, sentences: Mapping[str, str], *, seed: int = 0) -> Html:
@@ -80,7 +94,9 @@ def broken(finding: Finding, sentences: Mapping[str, str], *, seed: int = 0) -> 
     first = f"The first module that went wrong is {first_module(finding)}." if finding.module else ""
     texts = [paragraph(text) for text in (first, measured(finding), sentence(finding.why)) if text]
     shown = counter_example(finding.example) if finding.example else Html("")
-    drawn = folded("How it was drawn", table("The draw", ["", ""], [list(one) for one in draw(finding, seed)]))
+    drawn = folded(
+        "How it was drawn", html_table(Table("The draw", ["", ""], [list(one) for one in draw(finding, seed)]))
+    )
     return joined(paragraph(said) if said else Html(""), shown, *texts, by_layer(finding), details(finding), drawn)
 
 
@@ -97,7 +113,7 @@ def details(finding: Finding) -> Html:
         return Html("")
     heads = list(dict.fromkeys(name for one in finding.details for name in one))
     rows = [[_cell(one.get(name)) for name in heads] for one in finding.details]
-    return table(f"Details of {finding.law}", heads, rows)
+    return html_table(Table(f"Details of {finding.law}", heads, rows))
 
 
 def _cell(value: Any) -> object:
@@ -107,7 +123,11 @@ def _cell(value: Any) -> object:
 def others(report: Report) -> Html:
     """Laws that could not be tried, laws that nobody claims, and the tables of laws that hold."""
     reasons = [[one.law, one.why] for one in having(report, NOT_APPLICABLE)]
-    tried = table("Not applicable: these could not be tried here", ["law", "why"], reasons) if reasons else Html("")
+    tried = (
+        html_table(Table("Not applicable: these could not be tried here", ["law", "why"], reasons))
+        if reasons
+        else Html("")
+    )
     return joined(tried, *map(_unclaimed, having(report, REFUTED)), *_tables(report.findings))
 
 

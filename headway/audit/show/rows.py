@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from headway.page import Token, legible
-from headway.page.token import MARKS, shortened, signs
+from headway.render import Token, legible
+from headway.render.tokens import MARKS, shortened, signs
 
 GAP = "  "
 LONGEST = 24  # columns of one token

@@ -19,8 +19,8 @@ from headway.audit.show.words import (
     summary,
     tokens,
 )
-from headway.cost.show.table import Cell, Table, table
-from headway.page.token import seen
+from headway.render.table import Cell, Table, print_tables
+from headway.render.text import printable
 
 WIDTH = 100
 ROWS = 12  # of a law's own table
@@ -44,9 +44,9 @@ def explained(
     finding: Finding, sentences: Mapping[str, str], *, seed: int = 0, colour: bool = False, width: int = WIDTH
 ) -> list[str]:
     """One broken law: what it says, the counter-example, where it went wrong first, and by how much."""
-    head = _painted(f"{seen(finding.law)} is {finding.status}", COLOURS[finding.status], colour)
+    head = _painted(f"{printable(finding.law)} is {finding.status}", COLOURS[finding.status], colour)
     said = sentences.get(finding.law, "")
-    found = [f"{head}: {seen(said)}" if said else head]
+    found = [f"{head}: {printable(said)}" if said else head]
     if finding.example is not None:
         found += _example(finding.example, width)
     first = f"The first module that went wrong: {first_module(finding)}." if finding.module else ""
@@ -71,7 +71,7 @@ def _laws(report: Report, colour: bool, width: int) -> Iterator[str]:
     kind = " (quick)" if report.quick else ""
     rows = [_row(one) for one in report]
     title = f"{one_line(report.target)}: {one_line(report.model)}{kind}"
-    for line in _rendered(table(title, HEADS, rows), width):
+    for line in _rendered(Table(title, HEADS, rows), width):
         yield _verdict_painted(line, colour)
 
 
@@ -83,18 +83,16 @@ def _row(one: Finding) -> tuple[Cell, ...]:
 
 def one_line(text: str) -> str:
     """Text that keeps to its line."""
-    return " ".join(seen(text).split())
+    return " ".join(printable(text).split())
 
 
 def _rendered(one: Table, width: int) -> list[str]:
     from rich.console import Console
 
-    from headway.cost.show.text import show
-
     console = Console(
         file=io.StringIO(), width=width, force_terminal=False, color_system=None, markup=False, emoji=False
     )
-    show(console, "", [one])
+    print_tables(console, "", [one])
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # pyright: ignore
 
 
@@ -115,7 +113,7 @@ def _details(finding: Finding, width: int) -> Iterator[str]:
     heads = list(dict.fromkeys(name for one in finding.details for name in one))
     rows = [[cell(one.get(name)) for name in heads] for one in finding.details[:ROWS]]
     yield from (
-        f"  {line}".rstrip() for line in _rendered(table("", [one_line(name) for name in heads], rows), width - 2)
+        f"  {line}".rstrip() for line in _rendered(Table("", [one_line(name) for name in heads], rows), width - 2)
     )
     if (more := len(finding.details) - ROWS) > 0:
         yield f"  … and {more:,} more rows"
@@ -145,4 +143,4 @@ def _listed(title: str, texts: Sequence[str], width: int) -> Iterator[str]:
 
 def _paragraph(text: str, width: int, indent: str, hanging: str = "") -> list[str]:
     """Lines that fit; words that are longer are broken."""
-    return textwrap.wrap(seen(text), max(width, 20), initial_indent=indent, subsequent_indent=hanging or indent)
+    return textwrap.wrap(printable(text), max(width, 20), initial_indent=indent, subsequent_indent=hanging or indent)

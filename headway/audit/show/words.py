@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Finding, Report, Strip
-from headway.page import Token, duration
+from headway.render import Token, duration
 
 STATUSES = (HOLDS, BROKEN, NOT_APPLICABLE, REFUTED)
 MISSING = "–"

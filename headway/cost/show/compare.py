@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from headway.cost.sheet import Sheet
 from headway.cost.show.memory import PHASES, amounts
 from headway.cost.show.report import merged, report, things
-from headway.cost.show.table import BYTES, SECONDS, Amount, Cell, Table, share, table
+from headway.render.table import BYTES, SECONDS, Amount, Cell, Table, share
 
 Quantity = tuple[str, str]  # what, and in which unit
 Section = Mapping[Quantity, Cell]
@@ -33,7 +33,7 @@ def whole_report(sheet: Sheet) -> list[Table]:
 def totals(sheet: Sheet) -> Table:
     """The sums of one sheet, in full."""
     rows = [(name, value, unit) for (name, unit), value in _whole(sheet).items()]
-    return table("In all, forwards", ("", "", "unit"), rows)
+    return Table("In all, forwards", ("", "", "unit"), rows)
 
 
 def sections(sheet: Sheet) -> dict[str, Section]:
@@ -115,4 +115,4 @@ def _titles(sheets: Sequence[Sheet]) -> list[str]:
 def _table(title: str, names: Sequence[str], found: Sequence[Section]) -> Table:
     quantities = list(dict.fromkeys(key for one in found for key, value in one.items() if value is not None))
     rows = [(name, unit, *(one.get((name, unit)) for one in found)) for name, unit in quantities]
-    return table(title, ("quantity", "unit", *names), rows)
+    return Table(title, ("quantity", "unit", *names), rows)

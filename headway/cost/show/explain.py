@@ -13,7 +13,7 @@ from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
 from headway.cost.show.algebra import ORDER, written
 from headway.cost.show.report import merged
-from headway.cost.show.table import Table, table
+from headway.render.table import Table
 from headway.sizes import Number
 from headway.steps import COUNTINGS, depth_of
 
@@ -115,7 +115,7 @@ def _depth(sheet: Sheet) -> Iterator[Step]:
 def explain_table(sheet: Sheet) -> Table:
     steps, _ = explained(sheet)
     rows = [(one.path, one.quantity, one.formula, one.numbers, one.value) for one in steps]
-    return table(f"{sheet.name}, line by line", ("operation", "quantity", "formula", "in numbers", "value"), rows)
+    return Table(f"{sheet.name}, line by line", ("operation", "quantity", "formula", "in numbers", "value"), rows)
 
 
 def explain_text(sheet: Sheet) -> str:

@@ -16,9 +16,9 @@ from headway.cost.part import Part, depth, forward, parameters
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
 from headway.cost.show.algebra import written
-from headway.cost.show.table import Table, table
 from headway.ops.attention import record_of
 from headway.ops.mask.positions import Window
+from headway.render.table import Table
 from headway.steps import COUNTINGS
 
 SOURCES = ("seq2seq", "recurrent")
@@ -80,7 +80,7 @@ def formula_table(sheet: Sheet) -> Table:
     ]
     source = f", M = {at.source:,}" if _apart(sheet) else ""
     title = f"{sheet.name}, and its values at B = {at.batch:,}, L = {at.length:,}{source}"
-    return table(title, ("quantity", "formula", "value"), rows)
+    return Table(title, ("quantity", "formula", "value"), rows)
 
 
 def formula_record(sheet: Sheet) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from headway.cost.sheet import Sheet
 from headway.cost.show.report import report, sentences, sums, title
-from headway.cost.show.table import Amount, Table
-from headway.page import Fact, Html, escaped, facts, folded, joined, number, paragraph, short
-from headway.page.table import table as html_table
+from headway.render import Fact, Html, escaped, facts, folded, html_table, joined, number, paragraph, short
 
 # A notebook has no style sheet of ours: only what makes numbers readable.
 STYLE = (
@@ -23,7 +21,7 @@ def html(sheet: Sheet) -> str:
 
 def body(sheet: Sheet) -> Html:
     """The parts without a frame, for any page."""
-    tables = [folded(one.title, as_html(one)) for one in report(sheet)]
+    tables = [folded(one.title, html_table(one)) for one in report(sheet)]
     return joined(cards(sheet), *map(paragraph, sentences(sheet)), *tables, *map(paragraph, sheet.notes))
 
 
@@ -31,9 +29,3 @@ def cards(sheet: Sheet) -> Html:
     """The sums, in a few digits with all of them below."""
     found = [Fact(name, short(value), number(value)) for name, value in sums(sheet).items() if value is not None]
     return facts(f"The price of {sheet.name}", found)
-
-
-def as_html(one: Table) -> Html:
-    """A table of a report as one of a page."""
-    rows = [[str(cell) if isinstance(cell, Amount) else cell for cell in row] for row in one.rows]
-    return html_table(one.title, list(one.columns), rows)

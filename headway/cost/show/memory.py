@@ -3,7 +3,7 @@
 from headway.cost.memory import Memory
 from headway.cost.price_module import TracedMemory
 from headway.cost.sheet import Sheet
-from headway.cost.show.table import BYTES, Amount, Cell, Table, table
+from headway.render.table import BYTES, Amount, Cell, Table
 
 
 def amounts(sheet: Sheet) -> dict[str, int]:
@@ -36,7 +36,7 @@ def _all(memory: Memory) -> dict[str, int]:
 def memory_table(sheet: Sheet) -> Table | None:
     found = amounts(sheet)
     rows: list[tuple[Cell, ...]] = [(name, count, Amount(count, BYTES)) for name, count in found.items()]
-    return table(f"Memory in {sheet.setting.dtype}", ("what", "bytes", ""), rows) if rows else None
+    return Table(f"Memory in {sheet.setting.dtype}", ("what", "bytes", ""), rows) if rows else None
 
 
 def fit_table(sheet: Sheet) -> Table | None:
@@ -46,7 +46,7 @@ def fit_table(sheet: Sheet) -> Table | None:
     rows = [(f"largest {one.what}", PHASES[one.phase], one.count, Amount(one.bytes, BYTES),
              None if one.more is None or not one.count else Amount(one.more, BYTES)) for one in sheet.fits]  # fmt: skip
     limit = Amount(sheet.fits[0].memory, BYTES)
-    return table(f"Fits into {limit}", ("what", "for", "count", "takes", "one more"), rows)
+    return Table(f"Fits into {limit}", ("what", "for", "count", "takes", "one more"), rows)
 
 
 PHASES = {"step": "a training step", "generate": "a generation", "forward": "a forward pass"}

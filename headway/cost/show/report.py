@@ -8,7 +8,7 @@ from headway.cost.part import Line
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
 from headway.cost.show.memory import fit_table, memory_table
-from headway.cost.show.table import SECONDS, Amount, Cell, Table, share, table
+from headway.render.table import SECONDS, Amount, Cell, Table, share
 from headway.sizes import Cost
 
 COUNTS = ("dense MACs", "dense FLOPs", "useful FLOPs", "executed FLOPs", "other FLOPs")
@@ -39,13 +39,13 @@ def report(sheet: Sheet) -> list[Table]:
 
 def parameters(sheet: Sheet) -> Table:
     rows = [(kind, count, share(count, sheet.params)) for kind, count in sheet.parameters.items() if count]
-    return table("Parameters", ("kind", "parameters", "share"), [*rows, ("all", sheet.params, None)], total=True)
+    return Table("Parameters", ("kind", "parameters", "share"), [*rows, ("all", sheet.params, None)], total=True)
 
 
 def phases(sheet: Sheet) -> Table:
     """One multiply-add (MAC) is two FLOPs."""
     rows = [(phase_name(sheet, name), *counts(cost)) for name, cost in sheet.phases.items()]
-    return table("Matrix products, and FLOPs beside them", ("phase", *COUNTS), rows)
+    return Table("Matrix products, and FLOPs beside them", ("phase", *COUNTS), rows)
 
 
 def phase_name(sheet: Sheet, name: str) -> str:
@@ -65,7 +65,7 @@ def operations(sheet: Sheet) -> Table:
     rows = [_operation(line, whole) for line in merged(sheet.operations)]
     last = ("all", None, sheet.params, *counts(sheet.phases["forward"])[1:], None)
     columns = ("operation", "runs", "parameters", *COUNTS[1:], "share")
-    return table("Operations of a forward pass", columns, [*rows, last], total=True)
+    return Table("Operations of a forward pass", columns, [*rows, last], total=True)
 
 
 def _operation(line: Line, whole: int) -> tuple[Cell, ...]:
@@ -108,7 +108,7 @@ def depth(sheet: Sheet) -> Table:
         "sums": "as tree, the additions of sums (and maxima) alone",
     }
     rows = [(name, steps, words.get(name, "")) for name, steps in sheet.depth.items()]
-    return table("Parallel depth", ("counting", "steps", "rule"), rows)
+    return Table("Parallel depth", ("counting", "steps", "rule"), rows)
 
 
 def reach(sheet: Sheet) -> Table | None:
@@ -121,7 +121,7 @@ def reach(sheet: Sheet) -> Table | None:
         kept.setdefault(row, []).append(layer.number)
     rows = [(part, _span(numbers), *rest) for (part, *rest), numbers in kept.items()]
     columns = ("part", "layers", "fewest", "most", "mean", "inputs", "all it may")
-    return table(f"Reach, in {things(sheet)}", columns, rows)
+    return Table(f"Reach, in {things(sheet)}", columns, rows)
 
 
 def things(sheet: Sheet) -> str:
@@ -137,14 +137,14 @@ def bottleneck(sheet: Sheet) -> Table | None:
     if sheet.bottleneck is None:
         return None
     rows = [(part, share(value)) for part, value in sheet.bottleneck.shares.items() if value]
-    return table("Share of the dense FLOPs", ("part", "share"), rows)
+    return Table("Share of the dense FLOPs", ("part", "share"), rows)
 
 
 def time(sheet: Sheet) -> Table | None:
     if sheet.time is None:
         return None
     rows = [(phase_name(sheet, name), Amount(value, SECONDS)) for name, value in sheet.time.seconds.items()]
-    return table(f"Expected time on {sheet.time.machine}", ("phase", "time"), rows)
+    return Table(f"Expected time on {sheet.time.machine}", ("phase", "time"), rows)
 
 
 def sentences(sheet: Sheet) -> list[str]:

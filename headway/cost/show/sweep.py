@@ -14,7 +14,7 @@ from headway.cost.request import Asked
 from headway.cost.resize import resized
 from headway.cost.sheet import Sheet
 from headway.cost.show.report import sums
-from headway.cost.show.table import BYTES, Amount, Cell, Table, table
+from headway.render.table import BYTES, Amount, Cell, Table
 
 SETTINGS = ("length", "source_length", "batch", "past", "new")
 CONFIGS = ("width", "layers")
@@ -107,7 +107,7 @@ def sweep_table(sweep: Sweep, sheets: Sequence[Sheet]) -> Table:
     """Sizes down, quantities across."""
     rows = [(value, *map(_cell, row(sheet).items())) for value, sheet in zip(sweep.values, sheets, strict=True)]
     first = sweep.name.replace("_", " ")
-    return table(f"{sheets[0].name} over {first}", (first, *row(sheets[0])), rows)
+    return Table(f"{sheets[0].name} over {first}", (first, *row(sheets[0])), rows)
 
 
 def _cell(item: tuple[str, Any]) -> Cell:

@@ -1,10 +1,10 @@
 """The rules by which is counted: FLOPs of an entry, and steps of the parallel depth."""
 
 from headway.cost.optimiser import FLOPS as OPTIMISERS
-from headway.cost.show.table import Table, table
 from headway.ops.activation import FLOPS as CURVES
 from headway.ops.attention.cost import PER_SCORE
 from headway.ops.norm import FLOPS as NORMS
+from headway.render.table import Table
 from headway.steps import COUNTINGS, SERIAL, SUMS, TREE, Each, Product, Step, Sum, depth_of
 
 LENGTHS = 1024  # terms of the sums in the table
@@ -28,7 +28,7 @@ def _flops() -> Table:
         ("lookup, view, copy, selection by a mask", 0, "FLOPs"),
     ]
     rows += [(f"optimiser: {name}", count, "FLOPs a parameter") for name, count in OPTIMISERS.items() if count]
-    return table("FLOPs: each + - × ÷ exp log √ erf tanh max of two numbers is one", ("what", "count", "unit"), rows)
+    return Table("FLOPs: each + - × ÷ exp log √ erf tanh max of two numbers is one", ("what", "count", "unit"), rows)
 
 
 def _steps() -> Table:
@@ -41,4 +41,4 @@ def _steps() -> Table:
     }
     rows = [(name, *(depth_of([step], how) for how in (TREE, SERIAL, SUMS))) for name, step in kinds.items()]
     rows.append(("moving numbers: views, copies, lookups, masks", 0, 0, 0))
-    return table("Steps of the parallel depth", ("what", *COUNTINGS), rows)
+    return Table("Steps of the parallel depth", ("what", *COUNTINGS), rows)

@@ -6,8 +6,9 @@ from typing import Any
 
 from headway.cost.sheet import Sheet
 from headway.cost.show.report import title
-from headway.cost.show.table import BYTES, SECONDS, Amount, Cell, Real, Table, share, size, table
 from headway.cost.verify import Check
+from headway.render.numbers import Number, byte_size
+from headway.render.table import BYTES, SECONDS, Amount, Cell, Table, share
 
 # Copies of the weights that are alive at once while it is measured: weights, gradients, and a pass with activations.
 COPIES = 3
@@ -18,8 +19,8 @@ def check_room(sheet: Sheet) -> None:
     needed, free = COPIES * sheet.setting.itemsize * sheet.params, available()
     if free is not None and needed > free:
         raise ValueError(
-            f"--verify runs the model: {sheet.name} would take about {size(needed)}, and {size(free)} are free here; "
-            "a smaller model of the same kind has the same formulas"
+            f"--verify runs the model: {sheet.name} would take about {byte_size(needed)}, and {byte_size(free)} are free "
+            "here; a smaller model of the same kind has the same formulas"
         )
 
 
@@ -40,14 +41,14 @@ def verified_table(sheet: Sheet, checks: Sequence[Check]) -> Table:
          share(one.difference, one.measured) if one.difference else None)
         for one in checks
     ]  # fmt: skip
-    return table(
+    return Table(
         f"{title(sheet)}: predicted and measured", ("what", "unit", "predicted", "measured", "difference", ""), rows
     )
 
 
-def _cell(value: Real, unit: str) -> Cell:
+def _cell(value: Number, unit: str) -> Cell:
     if unit == BYTES:
-        return Amount(value, BYTES) if value >= 0 else f"-{size(-value)}"
+        return Amount(value, BYTES) if value >= 0 else f"-{byte_size(-value)}"
     if unit == SECONDS:
         return Amount(value, SECONDS) if value >= 0 else f"-{Amount(-value, SECONDS)}"
     return int(value) if value == int(value) else value

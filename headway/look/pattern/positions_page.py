@@ -6,8 +6,8 @@ from jaxtyping import Float, UInt8
 from headway.look.pattern.positions import Curves, Embedding, Heat
 from headway.look.picture.colours import diverging, sequential
 from headway.look.terminal.cells import pooled, shades
-from headway.page import Html, Section, Series, escaped, line_chart, number, page
-from headway.page.png import data_address, png
+from headway.render import Html, Section, Series, escaped, line_chart, number, page
+from headway.render.png import data_address, png
 
 LINES = 8  # curves of one chart
 MOST = 9  # points of a curve in letters

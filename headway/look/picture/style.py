@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.look.picture.colours import DIVERGING, SEQUENTIAL
-from headway.page import legible
+from headway.render import legible
 
 SUFFIXES = (".png", ".svg", ".pdf")
 DOTS = 300  # an inch

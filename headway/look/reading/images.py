@@ -14,7 +14,7 @@ from headway.data.image import per_channel, read_image
 from headway.look.reading.given import Given
 from headway.look.reading.sample import Known, Place, Sample
 from headway.look.record import Side
-from headway.page.png import data_address, png
+from headway.render.png import data_address, png
 
 PATCHES = Place("encoder")
 PADDING = (

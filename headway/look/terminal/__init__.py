@@ -9,7 +9,7 @@ from headway.look.picture.matrix import matrix, named, only
 from headway.look.record import Layer, Look
 from headway.look.terminal.cells import blocks, fitted, pooled, shades
 from headway.look.terminal.table import heads_table
-from headway.page import legible
+from headway.render import legible
 
 __all__ = ["draw", "heads_table"]
 

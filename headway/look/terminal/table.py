@@ -5,7 +5,7 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from headway.page import visible
+from headway.render import visible
 
 SHARES = ("share", "chance")
 LEAST = 3  # columns that always stand: layer, head, role

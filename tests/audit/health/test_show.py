@@ -9,7 +9,7 @@ from headway.audit.health import Depth, Head, Health, diagnose
 from headway.audit.health.page import section
 from headway.audit.health.record import DEPTH_MEASURES, MEASURES
 from headway.audit.health.show import lines
-from headway.page import page
+from headway.render import page
 from tests.audit.health.patients import decoder, tokens
 
 

@@ -12,9 +12,9 @@ from headway.audit.report import BROKEN, Finding, Layer, Report
 from headway.audit.show.html import document
 from headway.audit.show.layers import MOST, by_layer
 from headway.audit.show.record import read
-from headway.page import Section, paragraph
+from headway.render import Section, paragraph
 from tests.audit.show.reports_by_hand import HOSTILE, SENTENCES, deep, everything, hostile
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 
 def test_every_verdict_is_a_word() -> None:

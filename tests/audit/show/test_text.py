@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from headway.audit.report import HOLDS, Finding, Report
 from headway.audit.show.rows import LEFT_TO_RIGHT, row
 from headway.audit.show.text import explained, lines
-from headway.page import Token
+from headway.render import Token
 from tests.audit.show.reports_by_hand import SENTENCES, deep, everything, hostile
 
 

@@ -17,16 +17,14 @@ from headway.cost.price import drafted
 from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
 from headway.cost.show.compare import compare, listed, totals
-from headway.cost.show.formats import comma_separated, escaped, latex, markdown
 from headway.cost.show.html import html
-from headway.cost.show.output import chosen, formatted
 from headway.cost.show.record import as_json
 from headway.cost.show.report import merged, report, sentences, title
-from headway.cost.show.table import Amount, Table, plain, shown
-from headway.cost.show.text import text
 from headway.cost.show.units import units
 from headway.cost.show.verified import mistaken, verified_record, verified_table
 from headway.cost.verify import Check
+from headway.render.formats import chosen, csv_text, formatted, latex, latex_escaped, markdown
+from headway.render.table import Amount, Table, cell_text, cell_value, plain_text
 from tests.cost.tiny import MODELS
 from tests.cost.toy_machine import toy_machine
 
@@ -77,7 +75,7 @@ def test_the_record_of_every_kind(name: str) -> None:
 
 
 def test_a_report_holds_the_sums_in_full(sheet: Sheet) -> None:
-    found = text(title(sheet), [totals(sheet), *report(sheet)], sentences(sheet))
+    found = plain_text(title(sheet), [totals(sheet), *report(sheet)], sentences(sheet))
     assert found.startswith("llama: language, batch 2, length 7, float32\n")
     for value in (sheet.params, sheet.macs, sheet.flops, sheet.useful_flops, sheet.executed_flops, sheet.other_flops):
         assert f"{value:,}" in found
@@ -112,7 +110,7 @@ def test_models_side_by_side(sheet: Sheet, other: Sheet) -> None:
 
 
 def test_values_for_a_spreadsheet(sheet: Sheet, other: Sheet) -> None:
-    rows = list(csv.DictReader(io.StringIO(comma_separated(listed([sheet, other])))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(listed([sheet, other])))))
     found = {(row["quantity"], row["unit"]): row for row in rows}
     assert len(found) == len(rows)
     assert int(found["dense", "MACs"]["llama"]) == sheet.macs
@@ -136,7 +134,7 @@ def test_latex_escapes_what_it_would_read(sheet: Sheet) -> None:
     left = re.sub(r"\\[A-Za-z]+(\{[^{}]*\})*|\\[&%$#_{}\\]|\$\^?\\?[a-z0-9]*\$", "", found)
     assert not re.search(r"[_^$%#~]", left)
     assert all(line.endswith((r"\\", "rule", "}", "ing")) for line in found.splitlines() if line)
-    assert escaped("×12 ⌈lg D⌉") == r"$\times$12 $\lceil$lg D$\rceil$"
+    assert latex_escaped("×12 ⌈lg D⌉") == r"$\times$12 $\lceil$lg D$\rceil$"
 
 
 def test_html_escapes_names(sheet: Sheet) -> None:
@@ -157,14 +155,18 @@ def test_one_format_at_a_time() -> None:
 
 
 def test_cells() -> None:
-    assert [shown(cell) for cell in (0.5, 1234, None, "x", Amount(0.123, "share"))] == [
+    assert [cell_text(cell) for cell in (0.5, 1234, None, "x", Amount(0.123, "share"))] == [
         "0.5",
         "1,234",
         "–",
         "x",
         "12.3 %",
     ]
-    assert (plain(Amount(1500.0, "bytes")), str(Amount(1500.0, "bytes")), plain(None)) == (1500.0, "1.5 kB", "")
+    assert (cell_value(Amount(1500.0, "bytes")), str(Amount(1500.0, "bytes")), cell_value(None)) == (
+        1500.0,
+        "1.5 kB",
+        "",
+    )
 
 
 def test_the_rules_are_those_that_are_counted_by() -> None:
@@ -177,12 +179,12 @@ def test_the_rules_are_those_that_are_counted_by() -> None:
 def test_numbers_shrink_where_there_is_no_room(sheet: Sheet) -> None:
     from rich.console import Console
 
-    from headway.cost.show.text import show
+    from headway.render.table import print_tables
 
     big = drafted("llama3-8b", Asked(length=4096))
     wide, narrow = (Console(file=io.StringIO(), width=width, no_color=True) for width in (200, 90))
     for console in (wide, narrow):
-        show(console, "", report(big)[1:2])
+        print_tables(console, "", report(big)[1:2])
     assert f"{big.flops:,}" in wide.file.getvalue()  # type: ignore[attr-defined]
     assert f"{big.flops:,}" not in narrow.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, narrow.file.getvalue().splitlines())) <= 90  # type: ignore[attr-defined]
@@ -192,7 +194,7 @@ def test_numbers_shrink_where_there_is_no_room(sheet: Sheet) -> None:
 def test_predicted_beside_measured(sheet: Sheet) -> None:
     checks = [Check("parameters", 7, 7, "parameters"), Check("dense forward", 10, 12, "FLOPs"),
               Check("saved", 1500.0, 1200.0, "bytes"), Check("forward", 0.001, 0.002, "seconds")]  # fmt: skip
-    found = text("", [verified_table(sheet, checks)])
+    found = plain_text("", [verified_table(sheet, checks)])
     rows = [line.split() for line in found.splitlines()[2:]]
     assert rows[0] == ["parameters", "parameters", "7", "7", "0", "–"]
     assert rows[1] == ["dense", "forward", "FLOPs", "10", "12", "2", "16.7", "%"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from headway.look.packed import Factors, Weights, factors, weights
 from headway.look.record import Kind, Layer, Lens, Look, Measures, Side
-from headway.page.png import data_address, png
+from headway.render.png import data_address, png
 
 WORDS = ["the", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
 VIEWS = ("previous", "first", "same word")

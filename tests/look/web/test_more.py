@@ -10,7 +10,7 @@ import pytest
 
 from headway.look.page import document
 from headway.look.record import Look
-from headway.page import legible
+from headway.render import legible
 from tests.browser import Opened, browser
 from tests.look.web.more_example import HOSTILE, WORDS, image_look, pair_look, text_look
 

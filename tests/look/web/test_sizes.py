@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from headway.look.page import document, section
-from headway.page import legible
+from headway.render import legible
 from tests.browser import browser
 from tests.look.example import Shape, example
 from tests.look.web.shown import Shown, near, percent
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 NASTY = [
     "<script>alert(1)</script>",

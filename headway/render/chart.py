@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 
-from headway.page.axis import Range, spread, spread_log
-from headway.page.number import Number, number
-from headway.page.points import Point, thinned
-from headway.page.text import Html, escaped
-from headway.page.ticks import labels
+from headway.render.axis import Point, Range, labels, spread, spread_log, thinned
+from headway.render.html import Html, escaped
+from headway.render.numbers import Number, number
 
 TONES = 8  # colours in the style
 HUGE = 1e290

@@ -5,10 +5,10 @@ from math import inf, nan
 
 import pytest
 
-from headway.page import Token, keys, legible, strip, visible
-from headway.page.token import shortened
+from headway.render import Token, keys, legible, strip, visible
+from headway.render.tokens import shortened
 from tests.app.runs_by_hand import HOSTILE
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 
 @pytest.mark.parametrize("text", [HOSTILE, "'\"><svg onload=x>", "<!--", "&lt;", "\ud800 \x00"])

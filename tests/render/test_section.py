@@ -4,27 +4,28 @@ import re
 
 import pytest
 
-from headway.page import (
+from headway.render import (
     Branch,
     Fact,
     Html,
     Section,
     Series,
+    Table,
     commands,
     facts,
     folded,
+    html_table,
     joined,
     line_chart,
     page,
     paragraph,
     preformatted,
     sample,
-    table,
     tree,
     visible,
 )
 from tests.app.runs_by_hand import HOSTILE
-from tests.page.parsed import Parsed
+from tests.render.parsed import Parsed
 
 PARTS = {
     "paragraph": lambda text: paragraph(text),
@@ -33,7 +34,7 @@ PARTS = {
     "folded": lambda text: folded(text, Html("")),
     "facts": lambda text: facts(text, [Fact(text, text, text)]),
     "commands": lambda text: commands([(text, text)]),
-    "table": lambda text: table(text, [text, "b"], [[text, 1.0], [text, 2.0]]),
+    "table": lambda text: html_table(Table(text, [text, "b"], [[text, 1.0], [text, 2.0]])),
     "tree": lambda text: tree(text, [Branch(text, text, text, 0.5, (Branch(text),))]),
     "chart": lambda text: line_chart(text, [Series(text, [(0, 1.0), (1, 2.0)]), Series("b", [(0, 1.0)])], x=text),
 }
@@ -77,11 +78,13 @@ def test_mistakes_are_said() -> None:
     with pytest.raises(ValueError, match="lower-case letters, digits and hyphens, not 'A b'"):
         Section("A", Html(""), "A b")
     with pytest.raises(ValueError, match=r"^a row of 3 cells does not fit 2 columns: \[1, 2, 3\]$"):
-        table("t", ["a", "b"], [[1, 2, 3]])
+        Table("t", ["a", "b"], [[1, 2, 3]])
 
 
 def test_a_table_can_be_read_aloud() -> None:
-    text = table("Losses", ["step", "loss", "what"], [[200, 1.75, "a"], [400, None, "b"], [600, 1.5, "c"]], best=600)
+    text = html_table(
+        Table("Losses", ["step", "loss", "what"], [[200, 1.75, "a"], [400, None, "b"], [600, 1.5, "c"]]), best=600
+    )
     found = Parsed(text)
     assert found.tags["caption"] == 1 and found.values("scope") == ["col"] * 3 + ["row"] * 3
     assert '<td class="number">1.50</td>' in text and '<td class="number">–</td>' in text

@@ -1,11 +1,15 @@
-"""The same tables as Markdown, as LaTeX (booktabs), and as comma-separated values."""
+"""Tables as Markdown, LaTeX (booktabs), CSV and JSON, and the choice among them."""
 
 import csv
 import io
+import json
 from collections.abc import Sequence
+from typing import Any
 
-from headway.cost.show.table import Cell, Table, plain, shown
-from headway.page import visible
+from headway.render.table import Cell, Table, cell_text, cell_value
+from headway.render.text import visible
+
+TEXT, JSON, CSV, LATEX, MARKDOWN = "text", "json", "csv", "latex", "markdown"
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -30,7 +34,7 @@ def markdown(tables: Sequence[Table]) -> str:
 
 def _markdown(one: Table) -> str:
     rule = ["---:" if one.numeric(place) else "---" for place in range(len(one.columns))]
-    rows = [[*map(_piped, one.columns)], rule, *([_piped(shown(cell)) for cell in row] for row in one.rows)]
+    rows = [[*map(_piped, one.columns)], rule, *([_piped(cell_text(cell)) for cell in row] for row in one.rows)]
     return f"### {visible(one.title)}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -63,7 +67,12 @@ def _latex(one: Table) -> str:
     aligned = "".join("r" if one.numeric(place) else "l" for place in range(len(one.columns)))
     rows = [_latex_row(row) for row in one.rows]
     rows = [*rows[:-1], r"\midrule", *rows[-1:]] if one.total and len(rows) > 1 else rows
-    head = [r"\begin{table}", r"\centering", rf"\caption{{{escaped(one.title)}}}", rf"\begin{{tabular}}{{{aligned}}}"]
+    head = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{latex_escaped(one.title)}}}",
+        rf"\begin{{tabular}}{{{aligned}}}",
+    ]
     body = [r"\toprule", _latex_row(one.columns), r"\midrule", *rows, r"\bottomrule"]
     return "\n".join([*head, *body, r"\end{tabular}", r"\end{table}"])
 
@@ -73,23 +82,44 @@ def _latex_row(cells: Sequence[Cell]) -> str:
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = escaped(shown(cell))
+    text = latex_escaped(cell_text(cell))
     return text.replace(",", "{,}") if isinstance(cell, int) else text
 
 
-def escaped(text: str) -> str:
+def latex_escaped(text: str) -> str:
     """Text that LaTeX prints as it stands."""
     return "".join(_LATEX.get(character, character) for character in visible(text))
 
 
-def comma_separated(one: Table) -> str:
+def csv_text(one: Table) -> str:
     """One table with its heads; numbers in full, without separators.
 
-    >>> comma_separated(Table("", ("part", "bytes"), (("a,b", 1234), ("c", None))))
+    >>> csv_text(Table("", ("part", "bytes"), (("a,b", 1234), ("c", None))))
     'part,bytes\\n"a,b",1234\\nc,\\n'
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(one.columns)
-    writer.writerows([plain(cell) for cell in row] for row in one.rows)
+    writer.writerows([cell_value(cell) for cell in row] for row in one.rows)
     return out.getvalue()
+
+
+def chosen(**asked: bool) -> str:
+    """The one format that was asked for.
+
+    >>> chosen(json=False, csv=True)
+    'csv'
+    """
+    found = [name for name, wanted in asked.items() if wanted]
+    if len(found) > 1:
+        raise ValueError(f"one format at a time: --{found[0]} or --{found[1]}")
+    return found[0] if found else TEXT
+
+
+def formatted(kind: str, *, record: Any, tables: Sequence[Table], flat: Table) -> str:
+    """A result in a format that is not for the terminal."""
+    if kind == JSON:
+        return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if kind == CSV:
+        return csv_text(flat)
+    return (latex(tables) if kind == LATEX else markdown(tables)) + "\n"

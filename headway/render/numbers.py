@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as people read them: measures, counts, durations, bytes, shares."""
 
 from math import floor, isfinite, log10
 
@@ -59,3 +59,37 @@ def duration(seconds: Number | None) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // part:02d} {below}"
     return f"{whole} s"
+
+
+def seconds(value: Number) -> str:
+    """A measured time in its unit; `duration` is for what takes minutes and hours.
+
+    >>> seconds(0.0000132), seconds(0.25), seconds(12.345), seconds(7200)
+    ('13.2 µs', '250.0 ms', '12.3 s', '2.0 h')
+    """
+    if value >= 3600:
+        return f"{value / 3600:,.1f} h"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.1f} {unit}"
+    return f"{value / 1e-9:.1f} ns"
+
+
+def byte_size(count: Number) -> str:
+    """Bytes in three digits; k M G T are powers of 1,000.
+
+    >>> byte_size(497759232), byte_size(17), byte_size(2**40)
+    ('497.8 MB', '17 B', '1.1 TB')
+    """
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:,.1f} {unit}"
+    return f"{count:,.0f} B"
+
+
+def percent(part: Number) -> str:
+    """
+    >>> percent(1 / 3), percent(1e-5)
+    ('33.3 %', '0.0 %')
+    """
+    return f"{100 * part:.1f} %"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from headway.page.png import data_address, png
+from headway.render.png import data_address, png
 
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB"), (4, "RGBA")])

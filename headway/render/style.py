@@ -1,6 +1,8 @@
-"""How pages look: light or dark as the reader's system is, narrow or wide, on paper."""
+"""The style sheet and the script that every page carries.
 
-from headway.page.looks import STRIP, VERDICT
+The style follows the reader's light or dark setting, narrow and wide windows, and paper. The script adds the values
+under the pointer to charts (mouse, touch, arrow keys), and opens all folded parts for printing.
+"""
 
 _LIGHT = """
 --paper:#fbfbfa;--card:#fff;--ink:#1d2129;--soft:#5c6470;--line:#dfe2e6;--grid:#e9ebee;--accent:#1c5fd4;--wash:#eef3fc;
@@ -123,6 +125,60 @@ _CHART = """
 .readout small{margin-inline-start:.35rem;color:var(--soft)}
 """
 
+_STRIP = """
+.strip{margin:.9rem 0}
+.strip figcaption{font-size:.9rem;color:var(--soft);margin-bottom:.35rem}
+.strip ol{display:flex;flex-wrap:wrap;gap:.35rem .3rem;list-style:none;margin:0;padding:0}
+.box{border:1px solid var(--line);border-radius:6px;background:var(--paper);color:var(--ink)}
+.strip .box{display:flex;flex-direction:column;justify-content:space-between;min-width:2rem;max-width:100%;
+ padding:.15rem .45rem;text-align:center;line-height:1.35}
+.strip .box span{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.875rem}
+.strip small{font-size:.7rem;color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums}
+.strip small b{color:var(--ink)}
+.strip .gap{border-style:dotted}
+.strip .gap span{color:var(--soft)}
+.box.padding{border-style:dashed;background:transparent}
+.strip .padding span{color:var(--soft)}
+.box.hidden{background:repeating-linear-gradient(135deg,transparent 0 5px,var(--grid) 5px 8px)}
+.box.broken{background:color-mix(in srgb,var(--tone7) var(--heat,40%),var(--card));border-color:var(--tone7)}
+.strip .broken span,.strip .broken small{color:inherit}
+.box.changed{border-color:var(--accent);box-shadow:inset 0 0 0 2px var(--accent)}
+.box.segment{border-inline-start:4px double var(--tone4)}
+.keys{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;list-style:none;margin:.4rem 0 .9rem;padding:0;font-size:.85rem;
+ color:var(--soft)}
+.keys .box{display:inline-block;min-width:1.6rem;text-align:center;margin-inline-end:.4rem;line-height:1.4}
+"""
+
+_VERDICT = """
+h3{font-size:1.05rem;margin:1.6rem 0 .5rem;scroll-margin-top:1rem}
+h4{font-size:.95rem;margin:1.2rem 0 .4rem}
+.verdicts{list-style:none;margin:1rem 0;padding:0;border:1px solid var(--line);border-radius:8px}
+.verdicts li{display:grid;grid-template-columns:8.5rem minmax(0,1fr) auto;gap:.1rem .9rem;align-items:baseline;
+ padding:.5rem .8rem}
+.verdicts li+li{border-top:1px solid var(--line)}
+.verdicts .law{font-weight:600}
+.verdicts .said{color:var(--soft);font-size:.9rem;grid-column:2}
+.verdicts .figures{text-align:end;color:var(--soft);font-size:.85rem;font-variant-numeric:tabular-nums;grid-row:1;
+ grid-column:3}
+.pill{justify-self:start;padding:.05rem .6rem;border-radius:99px;font-size:.8rem;font-weight:600;white-space:nowrap;
+ border:1px solid var(--tone,var(--line));color:var(--tone,var(--soft));
+ background:color-mix(in srgb,var(--tone,var(--line)) 12%,var(--card))}
+.pill.holds{--tone:var(--tone2)}
+.pill.broken{--tone:var(--tone7)}
+.pill.not-claimed{--tone:var(--tone5)}
+.bars{list-style:none;margin:.4rem 0;padding:0;font-size:.85rem;font-variant-numeric:tabular-nums}
+.bars li{display:grid;grid-template-columns:minmax(0,18rem) minmax(4rem,1fr) 4.5rem;gap:0 .8rem;align-items:center;
+ padding:.12rem 0}
+.bars .kind{color:var(--soft)}
+.bars .track{height:.7rem;border-radius:3px;background:linear-gradient(var(--soft),var(--soft)) var(--limit,-9px) 0/1px
+ 100% no-repeat,linear-gradient(to right,var(--tone,var(--tone0)) var(--share),var(--grid) var(--share))}
+.bars .after{--tone:var(--tone1)}
+.bars .first{--tone:var(--tone7);font-weight:600}
+.bars .value{text-align:end}
+.bars .pill{--tone:var(--tone7);margin-inline-start:.4rem}
+.scroll .bars{padding:.4rem .8rem}
+"""
+
 _TONES = "".join(f".tone{place}{{--tone:var(--tone{place})}}" for place in range(8))
 
 _NARROW = """
@@ -142,5 +198,87 @@ figure,.facts div,tr,pre{break-inside:avoid}h2{break-after:avoid}
 
 STYLE = (
     f":root{{{_LIGHT}}}@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-    f"{_FRAME}{_PARTS}{_CHART}{STRIP}{VERDICT}{_TONES}{_NARROW}{_PAPER}"
+    f"{_FRAME}{_PARTS}{_CHART}{_STRIP}{_VERDICT}{_TONES}{_NARROW}{_PAPER}"
 ).replace("\n", "")
+
+SCRIPT = r"""
+"use strict";
+for (const figure of document.querySelectorAll("figure.chart[data-series]")) {
+  const series = JSON.parse(figure.dataset.series).filter(one => one.x.length);
+  const steps = [...new Set(series.flatMap(one => one.x))].sort((a, b) => a - b);
+  for (const field of figure.querySelectorAll(".field")) readout(figure, field, series, steps);
+}
+
+function nearest(sorted, value) {
+  let low = 0, high = sorted.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1; else high = middle;
+  }
+  return low > 0 && value - sorted[low - 1] < sorted[low] - value ? low - 1 : low;
+}
+
+function element(parent, name, kind, text) {
+  const made = parent.appendChild(document.createElement(name));
+  made.className = kind;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function readout(figure, field, series, steps) {
+  const [left, right, low, high] = ["left", "right", "low", "high"].map(name => Number(field.dataset[name]));
+  const log = field.parentElement.classList.contains("log");
+  const scale = log ? Math.log10 : value => value;
+  const across = value => 100 * (value - left) / (right - left);
+  const up = value => 100 * (scale(value) - scale(low)) / (scale(high) - scale(low));
+  const line = element(field, "i", "cursor");
+  const dots = series.map(one => element(field, "i", "point tone" + one.tone));
+  const box = element(field, "div", "readout");
+  box.setAttribute("role", "status");
+  let here = -1;
+
+  function show(index) {
+    here = Math.min(Math.max(index, 0), steps.length - 1);
+    const step = steps[here];
+    box.replaceChildren();
+    element(box, "b", "", figure.dataset.x + " " + step.toLocaleString("en"));
+    series.forEach((one, place) => {
+      const at = nearest(one.x, step);
+      const row = element(box, "div", "tone" + one.tone);
+      element(row, "span", "", one.name).dir = "auto";
+      element(row, "strong", "", one.text[at]);
+      if (one.x[at] !== step) element(row, "small", "", "at " + one.x[at].toLocaleString("en"));
+      dots[place].style.left = across(one.x[at]) + "%";
+      dots[place].style.bottom = up(one.y[at]) + "%";
+    });
+    line.style.left = across(step) + "%";
+    box.style.left = box.style.right = "auto";
+    if (across(step) > 50) box.style.right = "calc(" + (100 - across(step)) + "% + .8rem)";
+    else box.style.left = "calc(" + across(step) + "% + .8rem)";
+    field.classList.add("live");
+  }
+  function hide() { here = -1; field.classList.remove("live"); }
+  function follow(event) {
+    const area = field.getBoundingClientRect();
+    show(nearest(steps, left + (event.clientX - area.left) / area.width * (right - left)));
+  }
+  const moves = {ArrowLeft: () => here - 1, ArrowRight: () => here + 1, Home: () => 0, End: () => steps.length - 1};
+  field.addEventListener("pointermove", follow);
+  field.addEventListener("pointerdown", follow);
+  field.addEventListener("pointerleave", hide);
+  field.addEventListener("blur", hide);
+  field.addEventListener("keydown", event => {
+    if (event.key === "Escape") hide();
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    show(moves[event.key]());
+  });
+}
+
+addEventListener("beforeprint", () => {
+  for (const part of document.querySelectorAll("details:not([open])")) { part.open = true; part.dataset.shut = ""; }
+});
+addEventListener("afterprint", () => {
+  for (const part of document.querySelectorAll("details[data-shut]")) { part.open = false; delete part.dataset.shut; }
+});
+"""

@@ -1,13 +1,66 @@
 """A row of tokens as boxes: what was changed, what is padding, and whose result deviates by how much."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from math import isfinite, log10
 
-from headway.page.text import Html, escaped
-from headway.page.token import MARKS, Token, legible, shortened, signs
+from headway.render.html import Html, escaped
+from headway.render.text import legible
 
+# A mark -> the sign that stands for it where there is no colour, and what it means.
+MARKS = {
+    "changed": ("^", "changed"),
+    "padding": ("p", "padding"),
+    "hidden": ("h", "hidden by a mask"),
+    "segment": ("s", "first of a segment"),
+    "broken": ("!", "result deviates"),
+}
 TITLE = 200  # characters of a token under the pointer
 DECADES = 6  # a deviation so many powers of ten below the largest is as pale as it gets
+
+
+@dataclass(frozen=True)
+class Token:
+    """One box: its text, its marks (keys of MARKS), and how far its result deviates; None: nothing is compared."""
+
+    text: str
+    marks: tuple[str, ...] = ()
+    deviation: float | None = None
+    place: int = 0
+    more: int = 0  # a box that stands for so many alike, left out
+
+
+def shortened(tokens: Sequence[Token], *, keep: int) -> list[Token]:
+    """The row without the middle of long stretches that are marked alike: one token tells how many are left out.
+
+    >>> [one.text for one in shortened([Token(letter) for letter in "abcdefg"], keep=2)]
+    ['a', 'b', '… 3 more', 'f', 'g']
+    """
+    found: list[Token] = []
+    for marks, group in groupby(tokens, key=lambda one: one.marks):
+        alike = list(group)
+        left_out = alike[keep:-keep] if keep else alike
+        if len(left_out) < 3:  # a note would take as much room
+            found += alike
+            continue
+        worst = max((one.deviation for one in left_out if one.deviation is not None), key=_badness, default=None)
+        gap = Token(f"… {len(left_out):,} more", marks, worst, left_out[0].place, len(left_out))
+        found += [*alike[:keep], gap, *(alike[-keep:] if keep else [])]
+    return found
+
+
+def _badness(deviation: float) -> float:
+    return float("inf") if deviation != deviation else deviation
+
+
+def signs(marks: Iterable[str]) -> str:
+    """
+    >>> signs(("changed", "broken"))
+    '^!'
+    """
+    found = set(marks)
+    return "".join(sign for mark, (sign, _) in MARKS.items() if mark in found)
 
 
 def strip(title: str, tokens: Sequence[Token], *, keep: int = 8) -> Html:

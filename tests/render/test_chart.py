@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headway.page import Series, line_chart, smoothed, thinned
-from headway.page.chart import SIZE, TONES
-from headway.page.ticks import labels, log_ticks, ticks
-from tests.page.parsed import Parsed
+from headway.render import Series, line_chart, smoothed, thinned
+from headway.render.axis import labels, log_ticks, ticks
+from headway.render.chart import SIZE, TONES
+from tests.render.parsed import Parsed
 
 NUMBERS = st.floats(-1e30, 1e30)
 

@@ -1,0 +1,70 @@
+"""How anything is printed: numbers, tables in every format, parts of HTML pages, charts. Nothing imports torch."""
+
+from headway.render.axis import smoothed, thinned
+from headway.render.chart import Series, line_chart
+from headway.render.html import (
+    GENERATOR,
+    Branch,
+    Fact,
+    Html,
+    Section,
+    columns,
+    commands,
+    escaped,
+    facts,
+    folded,
+    html_table,
+    joined,
+    page,
+    paragraph,
+    preformatted,
+    sample,
+    tree,
+)
+from headway.render.numbers import byte_size, duration, number, percent, seconds, short
+from headway.render.table import BYTES, SECONDS, SHARE, Amount, Cell, Table, share
+from headway.render.text import legible, printable, visible
+from headway.render.tokens import Token, keys, strip
+
+__all__ = [
+    "BYTES",
+    "GENERATOR",
+    "SECONDS",
+    "SHARE",
+    "Amount",
+    "Branch",
+    "Cell",
+    "Fact",
+    "Html",
+    "Section",
+    "Series",
+    "Table",
+    "Token",
+    "byte_size",
+    "columns",
+    "commands",
+    "duration",
+    "escaped",
+    "facts",
+    "folded",
+    "html_table",
+    "joined",
+    "keys",
+    "legible",
+    "line_chart",
+    "number",
+    "page",
+    "paragraph",
+    "percent",
+    "preformatted",
+    "printable",
+    "sample",
+    "seconds",
+    "share",
+    "short",
+    "smoothed",
+    "strip",
+    "thinned",
+    "tree",
+    "visible",
+]

@@ -1,0 +1,132 @@
+"""Tables before any format: a title, columns and cells; and how they are printed in a terminal.
+
+A cell is a whole number, a fraction, a text, an `Amount` with its unit, or None where there is nothing to say.
+`formats` prints the same tables as Markdown, LaTeX, CSV and JSON, `html` on a page.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headway.render.numbers import Number, byte_size, number, percent, seconds, short
+from headway.render.text import visible
+
+SHARE, BYTES, SECONDS = "share", "bytes", "seconds"
+WIDE = 200  # columns of a file or a pipe, which has no width of its own
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number with its unit: a share of one, bytes, seconds."""
+
+    value: Number
+    unit: str
+
+    def __str__(self) -> str:
+        return {SHARE: percent, BYTES: byte_size, SECONDS: seconds}[self.unit](self.value)
+
+
+Cell = int | float | str | Amount | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, heads of columns, rows of cells; `total`: the last row sums up the others."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    total: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "rows", tuple(tuple(row) for row in self.rows))
+        if wrong := next((row for row in self.rows if len(row) != len(self.columns)), None):
+            raise ValueError(f"a row of {len(wrong)} cells does not fit {len(self.columns)} columns: {list(wrong)}")
+
+    def numeric(self, place: int) -> bool:
+        """Whether a column holds numbers, which stand to the right."""
+        return place > 0 and all(row[place] is None or _like_number(row[place]) for row in self.rows)
+
+
+def _like_number(cell: Cell) -> bool:
+    return not isinstance(cell, str) or cell[:1] == "×"
+
+
+def share(part: Number, whole: Number = 1.0) -> Amount | None:
+    """
+    >>> str(share(1, 3)), share(1, 0), str(share(1e-5))
+    ('33.3 %', None, '0.0 %')
+    """
+    return Amount(part / whole, SHARE) if whole else None
+
+
+def cell_text(cell: Cell, *, brief: bool = False) -> str:
+    """A cell as people read it; `brief`: large counts in a few digits.
+
+    >>> cell_text(291648307200), cell_text(291648307200, brief=True), cell_text(None), cell_text(1023, brief=True)
+    ('291,648,307,200', '292 G', '–', '1,023')
+    """
+    if brief and isinstance(cell, int) and cell >= 10_000:
+        return short(cell)
+    return visible(number(cell))
+
+
+def cell_value(cell: Cell) -> int | float | str:
+    """A cell as programs read it: all digits, no units."""
+    return "" if cell is None else cell.value if isinstance(cell, Amount) else cell
+
+
+def plain_text(head: str, tables: Sequence[Table], sentences: Sequence[str] = ()) -> str:
+    """A headline, the tables, and what is said in words, without colours."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=WIDE, no_color=True)
+    print_tables(console, head, tables, sentences)
+    return console.file.getvalue()  # pyright: ignore
+
+
+def print_tables(console, head: str, tables: Sequence[Table], sentences: Sequence[str] = ()) -> None:
+    """The same on a console of rich."""
+    if head:
+        console.print(visible(head), style="bold", highlight=False, markup=False)
+    for place, one in enumerate(tables):
+        if head or place:
+            console.print()
+        console.print(visible(one.title), style="bold", highlight=False, markup=False, soft_wrap=True)
+        console.print(_fitted(console, one))
+    if sentences:
+        console.print()
+    for line in sentences:
+        console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def _fitted(console, one: Table):
+    from rich.measure import Measurement
+
+    full = _rich(one, brief=False)
+    wanted = Measurement.get(console, console.options.update(max_width=10_000), full).maximum
+    return full if wanted <= console.width else _rich(one, brief=True)
+
+
+def _rich(one: Table, *, brief: bool):
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    made = Grid(box=None, pad_edge=False, header_style="dim")
+    for place, name in enumerate(one.columns):
+        right = one.numeric(place)
+        head = name.replace(" ", "\n") if brief and right else name  # narrow numbers deserve narrow heads
+        made.add_column(
+            Text(head), justify="right" if right else "left", overflow="fold", no_wrap=right, vertical="bottom"
+        )
+    for row in one.rows:
+        last = one.total and row is one.rows[-1]
+        made.add_row(*(_cell(cell, brief) for cell in row), style="bold" if last else "")
+    return made
+
+
+def _cell(cell: Cell, brief: bool):
+    from rich.text import Text
+
+    return Text(cell_text(cell, brief=brief), style="dim" if cell in (0, None) else "")
