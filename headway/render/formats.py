@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from headway.render.table import Cell, Table, cell_text, cell_value
+from headway.render.table import Table, cell_text, cell_value
 from headway.render.text import visible
 
 TEXT, JSON, CSV, LATEX, MARKDOWN = "text", "json", "csv", "latex", "markdown"
@@ -77,11 +77,11 @@ def _latex(one: Table) -> str:
     return "\n".join([*head, *body, r"\end{tabular}", r"\end{table}"])
 
 
-def _latex_row(cells: Sequence[Cell]) -> str:
+def _latex_row(cells: Sequence[object]) -> str:
     return " & ".join(_latex_cell(cell) for cell in cells) + r" \\"
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(cell: object) -> str:
     text = latex_escaped(cell_text(cell))
     return text.replace(",", "{,}") if isinstance(cell, int) else text
 

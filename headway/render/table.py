@@ -1,6 +1,7 @@
 """Tables before any format: a title, columns and cells; and how they are printed in a terminal.
 
-A cell is a whole number, a fraction, a text, an `Amount` with its unit, or None where there is nothing to say.
+A cell is a whole number, a fraction, a text, an `Amount` with its unit, or None where there is nothing to say;
+anything else prints as its str().
 `formats` prints the same tables as Markdown, LaTeX, CSV and JSON, `html` on a page.
 """
 
@@ -35,7 +36,7 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[object]]
     total: bool = False
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class Table:
         return place > 0 and all(row[place] is None or _like_number(row[place]) for row in self.rows)
 
 
-def _like_number(cell: Cell) -> bool:
+def _like_number(cell: object) -> bool:
     return not isinstance(cell, str) or cell[:1] == "×"
 
 
@@ -61,7 +62,7 @@ def share(part: Number, whole: Number = 1.0) -> Amount | None:
     return Amount(part / whole, SHARE) if whole else None
 
 
-def cell_text(cell: Cell, *, brief: bool = False) -> str:
+def cell_text(cell: object, *, brief: bool = False) -> str:
     """A cell as people read it; `brief`: large counts in a few digits.
 
     >>> cell_text(291648307200), cell_text(291648307200, brief=True), cell_text(None), cell_text(1023, brief=True)
@@ -72,7 +73,7 @@ def cell_text(cell: Cell, *, brief: bool = False) -> str:
     return visible(number(cell))
 
 
-def cell_value(cell: Cell) -> int | float | str:
+def cell_value(cell: object) -> object:
     """A cell as programs read it: all digits, no units."""
     return "" if cell is None else cell.value if isinstance(cell, Amount) else cell
 
@@ -126,7 +127,7 @@ def _rich(one: Table, *, brief: bool):
     return made
 
 
-def _cell(cell: Cell, brief: bool):
+def _cell(cell: object, brief: bool):
     from rich.text import Text
 
-    return Text(cell_text(cell, brief=brief), style="dim" if cell in (0, None) else "")
+    return Text(cell_text(cell, brief=brief), style="dim" if cell is None or cell == 0 else "")

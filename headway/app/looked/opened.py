@@ -63,8 +63,8 @@ def _check_room(config: Any, name: str, dtype: torch.dtype) -> None:
     needed, free = count(config) * dtype.itemsize, available()
     if free is not None and needed > free:
         raise ValueError(
-            f"{name} has {byte_size(needed)} of weights in {str(dtype).removeprefix('torch.')}, and {byte_size(free)} of "
-            "memory are free here: take a smaller model of its kind"
+            f"{name} has {byte_size(needed)} of weights in {str(dtype).removeprefix('torch.')}, and {byte_size(free)} "
+            "of memory are free here: take a smaller model of its kind"
         )
 
 

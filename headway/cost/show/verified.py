@@ -19,8 +19,8 @@ def check_room(sheet: Sheet) -> None:
     needed, free = COPIES * sheet.setting.itemsize * sheet.params, available()
     if free is not None and needed > free:
         raise ValueError(
-            f"--verify runs the model: {sheet.name} would take about {byte_size(needed)}, and {byte_size(free)} are free "
-            "here; a smaller model of the same kind has the same formulas"
+            f"--verify runs the model: {sheet.name} would take about {byte_size(needed)}, and {byte_size(free)} are "
+            "free here; a smaller model of the same kind has the same formulas"
         )
 
 
