@@ -42,6 +42,19 @@ class Row:
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def measured(self) -> bool:
+        return self.headway is not None
+
+    def summary(self) -> str:
+        """One line for the progress display."""
+        label = f"{self.model}, {self.shape}, {self.precision}"
+        if self.headway is None:
+            return f"{label}: not measured, {self.note}"
+        ratio = "" if self.ratio_to_best is None else f", {self.ratio_to_best:.3g} x {self.best_peer}"
+        verdict = "" if self.verdict is None else f" ({self.verdict})"
+        return f"{label}: {self.headway:.3g} {self.unit}{ratio}{verdict}"
+
 
 @dataclass(frozen=True)
 class Target:

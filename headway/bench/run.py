@@ -12,7 +12,7 @@ from headway.bench.machine import Machine, measure, reference, warnings
 from headway.bench.measure import compare, tensors
 from headway.bench.row import Row, Target, milliseconds, timed, unmeasured
 
-Case = Callable[["Run"], Iterator[Row]]
+Case = Callable[["Run"], Iterator[Any]]  # rows
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,17 @@ class Result:
     """Rows and warnings of a finished run."""
 
     machine: Machine
-    rows: list[Row]
+    rows: list[Any]  # Row, or TargetRow
     warnings: list[str]
 
 
-def chosen(work: str, only: list[str] | None) -> dict[str, Case]:
-    """The cases of a work, all or those named; an unknown name is refused with the nearest one."""
-    cases: dict[str, Case] = import_module(WORKS[work]).CASES
+def cases_of(work: str, only: list[str] | None) -> dict[str, Case]:
+    """The cases of a work, all or those named."""
+    return chosen(import_module(WORKS[work]).CASES, work, only)
+
+
+def chosen(cases: Mapping[str, Case], work: str, only: list[str] | None) -> dict[str, Case]:
+    """All cases or those named; an unknown name is refused with the nearest one."""
     for name in only or []:
         if name not in cases:
             near = get_close_matches(name, cases, n=1)
@@ -70,15 +74,8 @@ def chosen(work: str, only: list[str] | None) -> dict[str, Case]:
     return {name: case for name, case in cases.items() if not only or name in only}
 
 
-def run(
-    work: str,
-    *,
-    only: list[str] | None = None,
-    quick: bool = False,
-    say: Callable[[str], None] = lambda line: None,
-) -> Result:
+def run(cases: Mapping[str, Case], *, quick: bool = False, say: Callable[[str], None] = lambda line: None) -> Result:
     """Measures the machine, every case in turn, and the machine's steadiness once more at the end."""
-    cases = chosen(work, only)
     say("measuring the machine")
     machine = measure()
     say(str(machine))
@@ -87,15 +84,5 @@ def run(
     for name, case in cases.items():
         for row in case(session):
             rows.append(replace(row, machine=str(machine)))
-            say(f"{name}: {summary(row)}")
+            say(f"{name}: {row.summary()}")
     return Result(machine, rows, warnings(machine.reference, reference()))
-
-
-def summary(row: Row) -> str:
-    """One line for the progress display."""
-    label = f"{row.model}, {row.shape}, {row.precision}"
-    if row.headway is None:
-        return f"{label}: not measured, {row.note}"
-    ratio = "" if row.ratio_to_best is None else f", {row.ratio_to_best:.3g} x {row.best_peer}"
-    verdict = "" if row.verdict is None else f" ({row.verdict})"
-    return f"{label}: {row.headway:.3g} {row.unit}{ratio}{verdict}"

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headway.bench.row import Row, more_is_better
+from headway.bench.targets import TargetRow
 
 COLOURS = {"met": "green", "missed": "red", "unclear": "yellow", "not measured": "magenta"}
 
@@ -24,6 +25,30 @@ def table(rows: Iterable[Row], *, title: str = "") -> Table:
     for row in rows:
         grid.add_row(*cells(row))
     return grid
+
+
+def targets_table(rows: Iterable[TargetRow], *, title: str = "") -> Table:
+    """The user's own models: one line for each target and phase."""
+    grid = Table(title=title or None, title_justify="left")
+    grid.add_column("target", overflow="fold")
+    for name in ("phase", "batch x length", "precision"):
+        grid.add_column(name)
+    for name in ("time", "spread", "rate", "ratio to first", "peak memory"):
+        grid.add_column(name, justify="right")
+    for row in rows:
+        grid.add_row(*target_cells(row))
+    return grid
+
+
+def target_cells(row: TargetRow) -> list[str]:
+    """The words of one row of a target."""
+    sizes = str(row.batch) if row.length is None else f"{row.batch} x {row.length}"
+    start = [row.target if not row.note else f"{row.target}\n[dim]{escape(row.note)}[/dim]", row.phase, sizes]
+    if row.milliseconds is None or row.peak_bytes is None:
+        return [*start, row.precision, "[magenta]not measured[/magenta]", "", "", "", ""]
+    ratio = f"{row.ratio_to_first:.3f} x"
+    rate, memory = _figure(row.rate, row.unit), _figure(row.peak_bytes / 1e6, "MB")
+    return [*start, row.precision, _figure(row.milliseconds, "ms"), _percent(row.spread), rate, ratio, memory]
 
 
 def cells(row: Row) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json as json_format
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,14 +11,30 @@ from cyclopts import Parameter
 Work = Literal["attention", "models", "train", "predict", "look"]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Size:
+    """What targets of one's own read."""
+
+    batch: int = 1
+    "Rows."
+    length: int | None = None
+    "Tokens of a row; 128 by default, or as many as every target allows."
+    inputs: str | None = None
+    "What a module reads, where that cannot be told: tokens, vectors:2,64,8 or images:2,3,32,32."
+    dtype: Literal["float64", "float32", "bfloat16", "float16"] | None = None
+    "Of weights and activations; as they are stored by default."
+
+
 def bench(
     work: Work = "attention",
-    *,
+    *targets: str,
     only: Annotated[list[str] | None, Parameter(negative="")] = None,
     quick: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
     plot: Path | None = None,
     threads: int | None = None,
+    size: Size = Size(),
 ) -> int:
     """Time headway beside its peers, in one run.
 
@@ -35,11 +52,18 @@ def bench(
         headway bench attention --quick
         headway bench attention --only local --only linear --json > rows.json
         headway bench models --only decode
+        headway bench models gpt2 runs/first my.package:model --length 64
+
+    `headway bench models TARGET ...` times your own models and modules
+    instead: a forward pass, a training step, and decoding where a model can;
+    tokens/s, peak memory, and the ratio to the first target.
 
     Parameters
     ----------
     work
         What to measure.
+    targets
+        Of `models`: presets, directories, runs or package.module:function.
     only
         A case of the work, for example `local`; may be given several times.
     quick
@@ -52,15 +76,19 @@ def bench(
         Threads for torch; its own choice by default.
     """
     # torch takes seconds to import, and --help must not wait for it
-    from headway.bench.run import chosen, run
+    from headway.bench.run import cases_of, chosen, run
     from headway.bench.show import draw, require
+    from headway.bench.targets import cases as target_cases
+    from headway.bench.targets import subjects
 
-    chosen(work, only)
+    if targets and (work != "models" or plot is not None):
+        raise ValueError("targets are timed by `headway bench models TARGET ...`, without --plot")
     if plot is not None:
         require(plot)
     if threads is not None:
         _use(threads)
-    result = run(work, only=only, quick=quick, say=lambda line: print(line, file=sys.stderr, flush=True))
+    cases = chosen(target_cases(subjects(targets, **asdict(size))), work, only) if targets else cases_of(work, only)
+    result = run(cases, quick=quick, say=lambda line: print(line, file=sys.stderr, flush=True))
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if json:
@@ -69,7 +97,7 @@ def bench(
         _print_table(result)
     if plot is not None:
         draw(result.rows, plot, title=f"headway bench {work}: {result.machine}")
-    return int(any(row.headway is None for row in result.rows))
+    return int(any(not row.measured for row in result.rows))
 
 
 def _use(threads: int) -> None:
@@ -83,11 +111,15 @@ def _use(threads: int) -> None:
 def _print_table(result) -> None:
     from rich.console import Console
 
-    from headway.bench.show import table
+    from headway.bench.show import table, targets_table
+    from headway.bench.targets import TargetRow
 
     console = Console()
     # Piped into a file there is no width to fit; a narrow default would break every cell.
     console = console if console.is_terminal else Console(width=200)
-    console.print(table(result.rows, title=str(result.machine)))
+    own = any(isinstance(row, TargetRow) for row in result.rows)
+    console.print((targets_table if own else table)(result.rows, title=str(result.machine)))
+    if own:
+        return
     verdicts = [row.verdict for row in result.rows if row.verdict]
     console.print(", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts)))

@@ -7,7 +7,7 @@ from headway.bench.agree import Disagreement
 from headway.bench.machine import NOISY, Machine, warnings
 from headway.bench.measure import Timing
 from headway.bench.row import Row, Target
-from headway.bench.run import Run, summary
+from headway.bench.run import Run
 
 MACHINE = Machine("toy processor", 1, {"float32": 1e9}, 1e8, Timing((1.0, 1.0)))
 BLANK = Row("toy", "sum", "L5", "float32")
@@ -74,8 +74,8 @@ def test_a_steady_machine_has_no_warning_and_an_unsteady_one_says_how_much():
 
 def test_the_progress_line():
     row = Row("toy", "sum", "L5", "float32", headway=1.25, best_peer="torch", ratio_to_best=0.5, verdict="met")
-    assert summary(row) == "sum, L5, float32: 1.25 ms, 0.5 x torch (met)"
-    assert "not measured, why" in summary(Row("toy", "sum", "L5", "float32", note="why"))
+    assert row.summary() == "sum, L5, float32: 1.25 ms, 0.5 x torch (met)"
+    assert "not measured, why" in Row("toy", "sum", "L5", "float32", note="why").summary()
 
 
 def test_the_machine_is_measured():
