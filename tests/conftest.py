@@ -23,7 +23,7 @@ class Unchecked:
     """Imports these as they are: they meet every operation of a model, and checks on their small functions would take
     most of a test's time."""
 
-    names = ("headway.cost.trace", "headway.cost.memory", "headway.audit.search", "headway.audit.subject")
+    names = ("headway.cost.trace", "headway.cost.memory", "headway.audit.search", "headway.adapt")
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         return PathFinder.find_spec(name, path) if name.startswith(self.names) else None

@@ -9,21 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.adapt.adapter import Adapter, Reading
+from headway.adapt.call import call, select_output
+from headway.adapt.guess import guess_adapter
+from headway.adapt.inputs import draw_reading, fit_length
+from headway.adapt.model import AdaptedModel, restoring
 from headway.app.audit_section import FILE
 from headway.app.report import report as write_report
 from headway.audit.health import Health, diagnose
 from headway.audit.health.page import section
 from headway.audit.laws import LAWS
 from headway.audit.report import Report
-from headway.audit.search.case import Case
-from headway.audit.search.draw import bounded, reading
 from headway.audit.show.html import document
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.guess import guessed
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
 from headway.audit.subject.target import opened
-from headway.audit.subject.untouched import untouched
 from headway.config.train import CONFIG, METRICS
 from headway.data.files import write_whole
 from headway.render import page
@@ -66,23 +64,21 @@ def keep(run: Path, found: Report) -> Path:
 
 def health_of(found: Opened, told: Mapping[str, Any], *, data: str | None, seed: int) -> Health:
     """The state of a model's attention on a text, or on random inputs."""
-    with untouched(found.module):
-        subject = Subject(found.module, guessed(found.module, found.adapter, told), found.name)
-        given = reading(subject, Case(seed, bounded(subject, LENGTH), ITEMS, source=LENGTH // 2))
-        given = subject.placed(given if data is None else replace(given, **_text(found, subject, data)))
+    with restoring(found.module):
+        subject = AdaptedModel(found.module, guess_adapter(found.module, found.adapter, told), found.name)
+        a = subject.adapter
+        given = draw_reading(a, seed=seed, length=fit_length(a, LENGTH), items=ITEMS, source=LENGTH // 2)
+        given = subject.prepare(given if data is None else replace(given, **_text(found, subject, data)))
         tokens = given.inputs if subject.adapter.inputs == "tokens" else None
         return diagnose(subject.module, lambda: _result(subject, given), tokens=tokens)
 
 
-def _result(subject: Subject, given: Reading) -> Tensor:
+def _result(subject: AdaptedModel, given: Reading) -> Tensor:
     """With gradients, which the measures by depth need."""
-    from headway.audit.subject.call import call
-    from headway.audit.subject.output import chosen
-
-    return chosen(call(subject.module, subject.adapter, given), subject.adapter.output)
+    return select_output(call(subject.module, subject.adapter, given), subject.adapter.output)
 
 
-def _text(found: Opened, subject: Subject, data: str) -> dict[str, Tensor]:
+def _text(found: Opened, subject: AdaptedModel, data: str) -> dict[str, Tensor]:
     """The beginning of a file as rows of tokens."""
     from headway.data.tokenizer import Tokenizer
 
@@ -90,10 +86,10 @@ def _text(found: Opened, subject: Subject, data: str) -> dict[str, Tensor]:
     if tokenizer is None or subject.adapter.inputs != "tokens":
         raise ValueError(f"{found.name} has no tokenizer to read {data} with: leave --data out for random inputs")
     ids = tokenizer.encode(Path(data).read_text(encoding="utf-8"))
-    length = bounded(subject, LENGTH)
+    length = fit_length(subject.adapter, LENGTH)
     rows = min(ITEMS, len(ids) // length)
     if rows < 1:
-        length, rows = bounded(subject, len(ids)), 1
+        length, rows = fit_length(subject.adapter, len(ids)), 1
     tokens = torch.tensor(ids[: rows * length]).reshape(rows, length)
     return {"inputs": tokens, "labels": torch.zeros_like(tokens)}
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway.adapt.adapter import Adapter, Reading
     from headway.audit.asserts import (
         assert_batch,
         assert_cache,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     )
     from headway.audit.examination import examine
     from headway.audit.report import Finding, Report
-    from headway.audit.subject.adapter import Adapter
-    from headway.audit.subject.reading import Reading
 
 __all__ = [
     "Adapter", "Finding", "Reading", "Report", "examine",
@@ -46,12 +45,12 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Adapter": "subject.adapter", "Reading": "subject.reading", "Finding": "report", "Report": "report",
-    "examine": "examination",
+    "Adapter": "adapt.adapter", "Reading": "adapt.adapter", "Finding": "audit.report", "Report": "audit.report",
+    "examine": "audit.examination",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'headway.audit' has no attribute {name!r}")
-    return getattr(import_module(f"headway.audit.{_HOMES.get(name, 'asserts')}"), name)
+    return getattr(import_module(f"headway.{_HOMES.get(name, 'audit.asserts')}"), name)

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import nn
 
+from headway.adapt.adapter import Adapter
 from headway.audit.examination import examine
 from headway.audit.laws import LAWS
 from headway.audit.report import NOT_APPLICABLE, REFUTED, Report
 from headway.audit.show.text import explained
-from headway.audit.subject.adapter import Adapter
 
 
 class Assertion:

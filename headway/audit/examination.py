@@ -8,15 +8,14 @@ from typing import Any
 
 from torch import nn
 
+from headway.adapt.adapter import Adapter
+from headway.adapt.guess import guess_adapter
+from headway.adapt.model import AdaptedModel, restoring, uncompiled
+from headway.adapt.trial import error_line
 from headway.audit.laws import Law, chosen_laws
 from headway.audit.report import NOT_APPLICABLE, Finding, Report
 from headway.audit.search.scene import FULL, QUICK, Scene
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.guess import guessed
-from headway.audit.subject.subject import Subject
 from headway.audit.subject.target import opened
-from headway.audit.subject.trial import said
-from headway.audit.subject.untouched import plain_module, untouched
 from headway.config import Frozen
 from headway.models import build, parameters
 
@@ -50,9 +49,9 @@ def examine(
     chosen = chosen_laws(laws)
     if not isinstance(model, nn.Module):
         model, adapter, name = _opened(model, adapter, name, seed, told)
-    model, said_so = plain_module(model)
-    with untouched(model):
-        subject = Subject(model, guessed(model, adapter, told), name or type(model).__name__)
+    model, said_so = uncompiled(model)
+    with restoring(model):
+        subject = AdaptedModel(model, guess_adapter(model, adapter, told), name or type(model).__name__)
         scene = Scene(subject, QUICK if quick else FULL, seed)
         findings = [_tried(law, scene, say) for law in chosen]
     notes = [*said_so, *subject.adapter.notes, *([f"Not in float64: {scene.imprecise}."] if scene.imprecise else [])]
@@ -77,14 +76,14 @@ def _tried(law: Law, scene: Scene, say: Say | None) -> Finding:
     try:
         found = law.tried(scene)
     except Exception as error:  # a foreign model may say anything to a law; the others are still worth trying
-        found = Finding(law.name, NOT_APPLICABLE, why=f"it could not be tried: {said(error)}")
+        found = Finding(law.name, NOT_APPLICABLE, why=f"it could not be tried: {error_line(error)}")
     found = replace(found, seconds=time.monotonic() - began)
     if say is not None:
         say(f"{law.name}: {found.status}, {found.trials} trials in {found.seconds:.1f} s")
     return found
 
 
-def described(subject: Subject) -> str:
+def described(subject: AdaptedModel) -> str:
     """The model in one line."""
     many = parameters(subject.module)
     a = subject.adapter

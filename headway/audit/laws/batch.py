@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import torch
 
+from headway.adapt.adapter import NOBODY, Reading
 from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import reading
 from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import NOBODY, Reading
 
 
 def batch(scene: Scene) -> Finding:
@@ -35,7 +34,7 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     """`alone`: one by one; `order`: the whole batch as it is; `strangers`: the first alone, the others unlabelled."""
     if case.items < 2:
         return None
-    whole = reading(scene.subject, case)
+    whole = case.reading(scene.subject.adapter)
     if case.content == "alone":
         alone = tuple(rows(whole, [k]) for k in range(case.items))
         return Contrast(alone, (whole,), f"results of {case.items} items differ from those of each alone")

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
+from headway.adapt.adapter import NOBODY
+from headway.adapt.inputs import other_inputs
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.compare import apart
 from headway.audit.search.contrast import Contrast, values_apart
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import other_texts, reading, some_length
 from headway.audit.search.example import strips
 from headway.audit.search.record import SOURCE, recorded
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import NOBODY
 
 ATTENTION = ("attn", "attention")
 TOLD = "no result depends on a later input, as if a causal mask were laid on"
@@ -37,12 +37,12 @@ def reads_both_ways(scene: Scene) -> Finding:
 
 
 def _last_changed(scene: Scene, random: Dice) -> Contrast | None:
-    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+    length = random.length(scene.subject.adapter, least=2, most=scene.effort.longest)
     if length < 2:
         return None
-    whole = reading(scene.subject, Case(random.randrange(1 << 30), length))
+    whole = Case(random.randrange(1 << 30), length).reading(scene.subject.adapter)
     inputs = whole.inputs.clone()
-    inputs[:, -1] = other_texts(scene.subject.adapter, whole.inputs, length)[:, -1]
+    inputs[:, -1] = other_inputs(scene.subject.adapter, whole.inputs, length)[:, -1]
     marks = whole.labels.clone()
     marks[:, -1] = NOBODY
     return Contrast((replace(whole, labels=marks),), (replace(whole, labels=marks, inputs=inputs),), TOLD)
@@ -73,8 +73,8 @@ def encoder_reads_both_ways(scene: Scene) -> Finding:
 
 
 def _source_changed(scene: Scene, random: Dice) -> Contrast:
-    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
-    whole = reading(scene.subject, Case(random.randrange(1 << 30), length, source=length + 2))
+    length = random.length(scene.subject.adapter, least=2, most=scene.effort.longest)
+    whole = Case(random.randrange(1 << 30), length, source=length + 2).reading(scene.subject.adapter)
     assert whole.source is not None and whole.source_labels is not None
     many = scene.subject.adapter.source_vocabulary or scene.subject.adapter.vocabulary or 2
     source, marks = whole.source.clone(), whole.source_labels.clone()

@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 
+from headway.adapt.adapter import Reading
 from headway.audit.laws.padding import pose as padded
 from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import reading
 from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import Reading
 
 
 def cache(scene: Scene) -> Finding:
@@ -20,7 +19,7 @@ def cache(scene: Scene) -> Finding:
 
 def draw(scene: Scene, random: Dice) -> Case:
     length = scene.a_length(random, least=2)
-    left = random.randint(1, 3) if scene.subject.can("keep") is None and random.turn([False, True]) else 0
+    left = random.randint(1, 3) if scene.subject.missing("keep") is None and random.turn([False, True]) else 0
     longest = scene.subject.adapter.longest
     left = 0 if longest is not None and length + left > longest else left
     chunks = split(random, length + left)
@@ -67,7 +66,7 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
         if not fits:  # a first piece of nothing but padding is nobody's prompt
             return None
     else:
-        whole = reading(scene.subject, case)
+        whole = case.reading(scene.subject.adapter)
     sizes = _pieces(case.chunks, total)
     padding = f" after {case.left} of padding" if case.left else ""
     told = f"reading in pieces of {', '.join(map(str, sizes))}{padding} differs from reading at once"

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import torch
 
+from headway.adapt.adapter import NOBODY
+from headway.adapt.inputs import other_inputs
 from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import other_texts, reading
 from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import NOBODY
 
 UNSAID = "it does not say that it reads from left to right; say causal=True (--causal) to have it tried"
 
@@ -50,7 +50,7 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
         return None
     if case.content == "each":
         return _each(scene, case)
-    whole, first = reading(subject, case), min(case.changed)
+    whole, first = case.reading(subject.adapter), min(case.changed)
     places = ", ".join(str(place) for place in case.changed)
     if case.content == "appended":
         if first % multiple or first < subject.adapter.shortest:
@@ -63,7 +63,7 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     where[list(case.changed)] = True
     labels = whole.labels.clone()
     labels[:, first:] = NOBODY
-    other = other_texts(subject.adapter, whole.inputs, case.seed)
+    other = other_inputs(subject.adapter, whole.inputs, case.seed)
     shape = (1, -1, *[1] * (whole.inputs.ndim - 2))
     inputs = torch.where(where.reshape(shape), other, whole.inputs)
     sentence = f"results before place {first} change with the input at {places}"
@@ -73,11 +73,11 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
 def _each(scene: Scene, case: Case) -> Contrast:
     """One text in many rows, each with another input at a place of its own; results before that place are compared."""
     rows, where = len(case.changed), torch.tensor(case.changed)
-    whole = reading(scene.subject, replace(case, items=rows))
+    whole = replace(case, items=rows).reading(scene.subject.adapter)
     text = whole.inputs[:1].expand_as(whole.inputs)
     here = torch.arange(case.length) == where[:, None]
     labels = whole.labels.masked_fill(torch.arange(case.length) >= where[:, None], NOBODY)
-    other = other_texts(scene.subject.adapter, text, case.seed)
+    other = other_inputs(scene.subject.adapter, text, case.seed)
     changed = torch.where(here.reshape(*here.shape, *[1] * (text.ndim - 2)), other, text)
     places = ", ".join(map(str, case.changed))
     told = f"results before place {places} change with the input there"

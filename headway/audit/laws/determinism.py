@@ -4,22 +4,22 @@ without dropout as in use."""
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from random import Random
 
 import torch
 from torch import Tensor, nn
 
+from headway.adapt.inputs import fit_length, no_labels
+from headway.adapt.model import AdaptedModel
 from headway.audit.laws.silence import Silence, silence
 from headway.audit.laws.stage import first_broken, rounding, seeded, sharing, staged, wrapped
 from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
-from headway.audit.search.draw import bounded, nobody, reading, some_length
+from headway.audit.search.dice import Dice
 from headway.audit.search.find import Pose, search
 from headway.audit.search.localise import culprit, layers
 from headway.audit.search.noise import Noise
 from headway.audit.search.scene import Scene
-from headway.audit.subject.subject import Subject
 from headway.nn.modes import modes_kept
 
 LOOKS = 6
@@ -55,7 +55,7 @@ def _searched(scene: Scene, pose: Pose, trials: int) -> Finding:
     found = search(scene, "determinism", draw, pose, trials=trials)
     if not found.broken or found.module:
         return found
-    length = bounded(scene.subject, scene.effort.longest)
+    length = fit_length(scene.subject.adapter, scene.effort.longest)
     limit, deviation = found.tolerance or 0.0, found.deviation or 0.0
     for seed in range(LOOKS):
         contrast = pose(scene, Case(seed, length, 2, source=length))
@@ -65,43 +65,43 @@ def _searched(scene: Scene, pose: Pose, trials: int) -> Finding:
     return found
 
 
-def draw(scene: Scene, random: Random) -> Case:
-    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+def draw(scene: Scene, random: Dice) -> Case:
+    length = random.length(scene.subject.adapter, least=2, most=scene.effort.longest)
     return Case(random.randrange(1 << 30), length, random.randint(1, 2), source=length + 2)
 
 
 def twice(scene: Scene, case: Case) -> Contrast:
-    text = reading(scene.subject, case)
+    text = case.reading(scene.subject.adapter)
     return Contrast((text,), (text,), "the same text, read twice, has two results", gradients=False)
 
 
 def in_between(scene: Scene, case: Case) -> Contrast:
     """Another text, and a longer one, is read before the second time."""
-    text = reading(scene.subject, case)
-    longer = bounded(scene.subject, 2 * case.length + 3)
-    other = reading(scene.subject, replace(case, seed=case.seed + 1, length=longer, source=longer + 1))
-    other = replace(other, labels=nobody(*other.labels.shape))
+    text = case.reading(scene.subject.adapter)
+    longer = fit_length(scene.subject.adapter, 2 * case.length + 3)
+    other = replace(case, seed=case.seed + 1, length=longer, source=longer + 1).reading(scene.subject.adapter)
+    other = replace(other, labels=no_labels(*other.labels.shape))
     return Contrast((text,), (other, text), "a result changes once another text was read", gradients=False)
 
 
 def seeded_twice(scene: Scene, case: Case) -> Contrast:
-    text = reading(scene.subject, case)
+    text = case.reading(scene.subject.adapter)
     told = "in training, the same text and the same seed have two results"
     return Contrast((text,), (text,), told, gradients=False)
 
 
-def trained_and_used(used: Subject) -> Pose:
+def trained_and_used(used: AdaptedModel) -> Pose:
     """Training comes first: what it learns in passing (a running mean) then serves both."""
 
     def pose(scene: Scene, case: Case) -> Contrast:
-        text = reading(scene.subject, case)
+        text = case.reading(scene.subject.adapter)
         told = "without dropout, results in training differ from those in use"
         return Contrast((text,), (text,), told, other=used, gradients=False)
 
     return pose
 
 
-def in_training(subject: Subject, scene: Scene, *, silent: bool) -> Subject:
+def in_training(subject: AdaptedModel, scene: Scene, *, silent: bool) -> AdaptedModel:
     """The model in training; every call begins with the same seed and the same buffers."""
     kept = {name: one.clone() for name, one in subject.module.named_buffers()}
 
@@ -115,7 +115,7 @@ def in_training(subject: Subject, scene: Scene, *, silent: bool) -> Subject:
     return wrapped(subject, around, scene.subject)
 
 
-def in_use(subject: Subject, scene: Scene) -> Subject:
+def in_use(subject: AdaptedModel, scene: Scene) -> AdaptedModel:
     """The model in eval, where functions drop nothing either."""
 
     return wrapped(subject, lambda module: Silence(), scene.subject)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from headway.adapt.adapter import Reading
+from headway.adapt.model import AdaptedModel
 from headway.audit.search.record import Key, first_tensor, keyed
-from headway.audit.subject.hooks import hooked
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
+from headway.observe.hooks import hooked
 
 LOWER = (torch.float32, torch.float16, torch.bfloat16)
 NUMBERS = 256  # of one place, at most
@@ -75,7 +75,7 @@ def _coarse(module: nn.Module, output: Tensor | None) -> bool:
     return torch.finfo(output.dtype).eps > max(torch.finfo(one).eps for one in own)
 
 
-def watched(subject: Subject, reading: Reading) -> dict[Key, Call]:
+def watched(subject: AdaptedModel, reading: Reading) -> dict[Key, Call]:
     """All calls of all modules while this is read."""
     watch = Watch(reading)
     with hooked(subject.module, watch.hook):

@@ -14,6 +14,9 @@ in bfloat16 fills all that there is, up to 128. The limits, 4 and 64, lie betwee
 
 import torch
 
+from headway.adapt.adapter import Reading
+from headway.adapt.inputs import fit_length
+from headway.adapt.model import AdaptedModel
 from headway.audit.laws.drift import Call, Double, watched
 from headway.audit.laws.excess import (
     LIMITS,
@@ -30,12 +33,9 @@ from headway.audit.laws.excess import (
 from headway.audit.laws.stage import as_known
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.draw import bounded, reading
 from headway.audit.search.noise import MARGIN
 from headway.audit.search.record import Key
 from headway.audit.search.scene import LARGE, NOISY, QUICK, UNCLEAR, Scene
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
 from headway.models import parameters
 
 NOTHING = Excess(0.0, 0.0, 0.0)
@@ -55,8 +55,8 @@ def dtype(scene: Scene) -> Finding:
         return Finding("dtype", NOT_APPLICABLE, why=f"there is nothing to compare with: {scene.imprecise}")
     if MARGIN * scene.noise.repeated > UNCLEAR:
         return Finding("dtype", NOT_APPLICABLE, why=NOISY.format(scene.noise.repeated))
-    case = Case(scene.seed + 7, bounded(scene.subject, _length(scene)), source=30)
-    text, runs, notes = reading(scene.subject, case), {}, []
+    case = Case(scene.seed + 7, fit_length(scene.subject.adapter, _length(scene)), source=30)
+    text, runs, notes = case.reading(scene.subject.adapter), {}, []
     exact = _exact(scene.subject, text)
     for kind in LIMITS:
         try:
@@ -75,7 +75,7 @@ def _length(scene: Scene) -> int:
     return SHORT if large and scene.effort.longest < QUICK.longest else LONG
 
 
-def _exact(subject: Subject, text: Reading) -> Calls:
+def _exact(subject: AdaptedModel, text: Reading) -> Calls:
     """In float64 throughout; where a model does not survive that, as far as it goes by itself."""
     try:
         with Double():
@@ -86,7 +86,7 @@ def _exact(subject: Subject, text: Reading) -> Calls:
 
 def _run(scene: Scene, kind: torch.dtype, text: Reading) -> Calls:
     original = scene.original
-    subject = original if original.dtype == kind else original.copied(kind)
+    subject = original if original.dtype == kind else original.copy(kind)
     return watched(as_known(subject, scene.subject), text)
 
 

@@ -8,10 +8,11 @@ ValueError has said what it thinks of them, and holds.
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
-from random import Random
 
 import torch
 
+from headway.adapt.adapter import NOBODY, Reading
+from headway.adapt.inputs import fit_length
 from headway.audit.laws.batch import rows
 from headway.audit.laws.finite import rows_of
 from headway.audit.laws.nonfinite import Fault, fault_of
@@ -19,10 +20,9 @@ from headway.audit.laws.stage import first_broken
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
-from headway.audit.search.draw import bounded, reading, some_length
+from headway.audit.search.dice import Dice
 from headway.audit.search.find import Pose, search
 from headway.audit.search.scene import LARGE, QUICK, Scene
-from headway.audit.subject.reading import NOBODY, Reading
 from headway.models import parameters
 
 SMALL = 5_000_000  # parameters: up to here their gradients are looked at in every trial
@@ -37,7 +37,7 @@ def empty(scene: Scene) -> Finding:
     """Every such row that the model can be given."""
     kinds = list(_kinds(scene))
     if not kinds:
-        return Finding("empty", NOT_APPLICABLE, why=scene.subject.can("text", "keep") or "it takes no padding")
+        return Finding("empty", NOT_APPLICABLE, why=scene.subject.missing("text", "keep") or "it takes no padding")
     found = list(_each(scene, kinds))
     refusals = "; ".join(one.why for one in found if one.why)
     told = first_broken(iter(found), "empty")
@@ -46,11 +46,11 @@ def empty(scene: Scene) -> Finding:
 
 def _kinds(scene: Scene) -> Iterator[str]:
     subject, a = scene.subject, scene.subject.adapter
-    if subject.can("text", "keep") is None:
+    if subject.missing("text", "keep") is None:
         yield "row"
-        if a.causal and bounded(subject, 3 * a.multiple) > a.multiple:
+        if a.causal and fit_length(subject.adapter, 3 * a.multiple) > a.multiple:
             yield "leading"
-    if subject.can("source") is None and (a.source_mask is not None or a.call is not None):
+    if subject.missing("source") is None and (a.source_mask is not None or a.call is not None):
         yield "source"
 
 
@@ -67,7 +67,7 @@ def _each(scene: Scene, kinds: list[str]) -> Iterator[Finding]:
 
 def _refused(scene: Scene, kind: str) -> Finding | None:
     """A ValueError is an answer, any other error a crash."""
-    length = bounded(scene.subject, 5)
+    length = fit_length(scene.subject.adapter, 5)
     text = emptied(scene, Case(scene.seed + 13, length, 2, source=length), kind)
     try:
         scene.subject.run([] if text is None else [text])
@@ -93,7 +93,7 @@ def _numbers(scene: Scene, kind: str) -> Finding:
     subject = scene.original
     many = parameters(subject.module)
     weights = many < SMALL or scene.effort.longest > QUICK.longest
-    lengths = sorted({bounded(subject, size) for size in ((2, 5) if many < LARGE else (2,))})
+    lengths = sorted({fit_length(subject.adapter, size) for size in ((2, 5) if many < LARGE else (2,))})
     for tried, length in enumerate(lengths, 1):
         text = emptied(scene, Case(scene.seed + 13, length, 2, source=length + 1), kind)
         fault = None if text is None else fault_of(subject, text, weights=weights)
@@ -102,8 +102,8 @@ def _numbers(scene: Scene, kind: str) -> Finding:
     return Finding("empty", HOLDS, len(lengths), 0.0, scene.noise.tolerance)
 
 
-def draw(scene: Scene, random: Random) -> Case:
-    length = some_length(scene.subject, random, least=2, most=scene.effort.longest)
+def draw(scene: Scene, random: Dice) -> Case:
+    length = random.length(scene.subject.adapter, least=2, most=scene.effort.longest)
     return Case(random.randrange(1 << 30), length, random.randint(2, 3), source=length + 1)
 
 
@@ -114,7 +114,7 @@ def beside(kind: str) -> Pose:
         if case.items < 2:
             return None
         text = emptied(scene, case, kind)
-        alone = rows(reading(scene.subject, case), [0])
+        alone = rows(case.reading(scene.subject.adapter), [0])
         told = f"a result changes {SAYINGS[kind]}"
         return None if text is None else Contrast((alone,), (text,), told)
 
@@ -123,7 +123,7 @@ def beside(kind: str) -> Pose:
 
 def emptied(scene: Scene, case: Case, kind: str) -> Reading | None:
     """The first item as it is, the others without anything to see."""
-    text = reading(scene.subject, case)
+    text = case.reading(scene.subject.adapter)
     labels = text.labels.clone()
     labels[1:] = NOBODY
     if kind == "source":

@@ -3,21 +3,20 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headway.adapt.model import AdaptedModel
 from headway.audit.laws.stage import as_known, first_broken, rounding, staged
 from headway.audit.laws.trips import Trip, travelled, trips_of
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
-from headway.audit.search.draw import reading, some_length
+from headway.audit.search.dice import Dice
 from headway.audit.search.find import Pose, search
 from headway.audit.search.scene import LARGE, QUICK, Scene
-from headway.audit.subject.subject import Subject
 from headway.models import parameters
 
 COARSE = 1e-6
@@ -60,7 +59,7 @@ def _failed(way: str, error: Exception) -> Finding:
     return Finding("export", BROKEN, 1, None, None, module, why=f"{type(error).__name__}: {said}", example=example)
 
 
-def _compared(scene: Scene, way: str, other: Subject) -> Finding:
+def _compared(scene: Scene, way: str, other: AdaptedModel) -> Finding:
     """The same results; and where they are, the same tensors shared by the same names."""
     model = as_known(scene.original, scene.subject)
     trials = max(1, scene.effort.trials // 4)
@@ -77,14 +76,14 @@ def _compared(scene: Scene, way: str, other: Subject) -> Finding:
     return replace(found, why="; ".join(reasons)) if found.broken else found
 
 
-def draw(scene: Scene, random: Random) -> Case:
-    length = some_length(scene.subject, random, least=1, most=scene.effort.longest)
+def draw(scene: Scene, random: Dice) -> Case:
+    length = random.length(scene.subject.adapter, least=1, most=scene.effort.longest)
     return Case(random.randrange(1 << 30), length, source=length + 1)
 
 
-def read_by(other: Subject, way: str) -> Pose:
+def read_by(other: AdaptedModel, way: str) -> Pose:
     def pose(scene: Scene, case: Case) -> Contrast:
-        text = reading(scene.subject, case)
+        text = case.reading(scene.subject.adapter)
         told = f"results differ after {way}"
         return Contrast((text,), (text,), told, other=other, gradients=False)
 

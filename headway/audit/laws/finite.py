@@ -14,17 +14,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.adapt.adapter import Overwrite, Reading
+from headway.adapt.inputs import fit_length
+from headway.adapt.model import AdaptedModel
 from headway.audit.laws.nonfinite import Fault, fault_of, infinite, traced
 from headway.audit.laws.stage import as_known
 from headway.audit.report import BROKEN, HOLDS, Example, Finding, Strip
 from headway.audit.search.case import Case
 from headway.audit.search.compare import Apart
 from headway.audit.search.contrast import Contrast
-from headway.audit.search.draw import bounded, reading
 from headway.audit.search.example import strips
 from headway.audit.search.scene import LARGE, QUICK, Scene
-from headway.audit.subject.reading import Overwrite, Reading
-from headway.audit.subject.subject import Subject
 from headway.models import parameters
 
 LENGTHS = {"shortest": 1, "longest": None}  # None: as long as is tried; others are of 4
@@ -52,7 +52,7 @@ def finite(scene: Scene) -> Finding:
     model = as_known(scene.original, scene.subject)
     usual, tried = infinite(traced(model, _text(model, 4, scene))), 0
     for name in SAYINGS:
-        if model.can("vectors") is not None and size_of(model, name) is not None:
+        if model.missing("vectors") is not None and size_of(model, name) is not None:
             continue
         tried += 1
         length, weights = LENGTHS.get(name, 4), _weights(scene, name)
@@ -60,12 +60,12 @@ def finite(scene: Scene) -> Finding:
         fault = fault_of(model, extreme(model, text, name), weights=weights, usual=usual)
         if fault is not None:
             return _smallest(scene, model, name, (text, fault), usual, tried)
-    seen = model.can("vectors")
+    seen = model.missing("vectors")
     return Finding("finite", HOLDS, tried, 0.0, 0.0, why="" if seen is None else f"sizes were not tried: {seen}")
 
 
 def _smallest(
-    scene: Scene, model: Subject, name: str, known: tuple[Reading, Fault], usual: frozenset[str], tried: int
+    scene: Scene, model: AdaptedModel, name: str, known: tuple[Reading, Fault], usual: frozenset[str], tried: int
 ) -> Finding:
     """A shorter text serves where the same module is the first to fail."""
     for length in (1, 2):
@@ -81,12 +81,12 @@ def _weights(scene: Scene, name: str) -> bool:
     return name == "zero" or many < LARGE or scene.effort.longest > QUICK.longest
 
 
-def _text(model: Subject, length: int, scene: Scene) -> Reading:
-    size = bounded(model, length)
-    return reading(model, Case(scene.seed + 11, size, source=size))
+def _text(model: AdaptedModel, length: int, scene: Scene) -> Reading:
+    size = fit_length(model.adapter, length)
+    return Case(scene.seed + 11, size, source=size).reading(model.adapter)
 
 
-def extreme(model: Subject, text: Reading, name: str) -> Reading:
+def extreme(model: AdaptedModel, text: Reading, name: str) -> Reading:
     """The text, made extreme."""
     where, size = torch.ones_like(text.labels, dtype=torch.bool), size_of(model, name)
     if name == "equal":
@@ -101,13 +101,13 @@ def extreme(model: Subject, text: Reading, name: str) -> Reading:
     return replace(text, overwrite=Scale(where, size), source_overwrite=None if there is None else Scale(there, size))
 
 
-def size_of(model: Subject, name: str) -> float | None:
+def size_of(model: AdaptedModel, name: str) -> float | None:
     """How many times as large; None where the size is left alone."""
     most = torch.finfo(model.dtype).max
     return {"zero": 0.0, "large": most ** (1 / 9), "huge": most ** (1 / 6)}.get(name)
 
 
-def _told(model: Subject, text: Reading, name: str, fault: Fault, tried: int) -> Finding:
+def _told(model: AdaptedModel, text: Reading, name: str, fault: Fault, tried: int) -> Finding:
     size = size_of(model, name)
     sentence = f"with {SAYINGS[name].format('' if size is None else f'{size:.0e}')}, {fault.what} are not finite"
     example = Example(
@@ -116,9 +116,9 @@ def _told(model: Subject, text: Reading, name: str, fault: Fault, tried: int) ->
     return Finding("finite", BROKEN, tried, inf, 0.0, fault.module, example=example)
 
 
-def rows_of(model: Subject, text: Reading, sentence: str, fault: Fault) -> list[Strip]:
+def rows_of(model: AdaptedModel, text: Reading, sentence: str, fault: Fault) -> list[Strip]:
     """The text, its results marked where they are not finite."""
-    labels = (text.labels if model.per_place else text.labels[:, :1]).reshape(-1)
+    labels = (text.labels if model.per_position else text.labels[:, :1]).reshape(-1)
     amounts = torch.zeros(len(labels), dtype=torch.float64)
     if fault.in_values:
         out = model.run([text])[0]

@@ -9,7 +9,7 @@ from headway.audit.search.scene import Scene
 
 @dataclass(frozen=True)
 class Law:
-    """`needs` are words of `Subject.can`; `test` tries it where they are met."""
+    """`needs` are words of `AdaptedModel.missing`; `test` tries it where they are met."""
 
     name: str
     sentence: str
@@ -18,5 +18,5 @@ class Law:
 
     def tried(self, scene: Scene) -> Finding:
         """The finding; where the law cannot be tried, why."""
-        why = scene.subject.can(*self.needs)
+        why = scene.subject.missing(*self.needs)
         return self.test(scene) if why is None else Finding(self.name, NOT_APPLICABLE, why=why)

@@ -9,25 +9,25 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from headway.adapt.adapter import NOBODY, Overwrite, Reading
+from headway.adapt.inputs import other_inputs
 from headway.audit.laws.both_ways import encoder_reads_both_ways, reads_both_ways
 from headway.audit.laws.padding import LARGE
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import other_texts, reading, takes_source
 from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import NOBODY, Overwrite, Reading
 
 
 def masks(scene: Scene) -> Finding:
     """Hidden places in the text, hidden places in the source, and who reads both ways."""
     found = []
-    if scene.subject.can("keep") is None:
-        whole = scene.subject.can("positions") is None and not scene.subject.adapter.counts_columns
+    if scene.subject.missing("keep") is None:
+        whole = scene.subject.missing("positions") is None and not scene.subject.adapter.counts_columns
         found.append(search(scene, "masks", draw, deleted if whole else unheard))
-    if takes_source(scene.subject):
+    if scene.subject.adapter.reads_source:
         masked = scene.subject.adapter.call is not None or scene.subject.adapter.source_mask is not None
         found += [search(scene, "masks", draw, unheard_source)] if masked else []
         found += [encoder_reads_both_ways(scene)] if scene.subject.adapter.encodes_both_ways else []
@@ -53,7 +53,7 @@ def draw(scene: Scene, random: Dice) -> Case:
     length = scene.a_length(random, least=3)
     many = random.randint(1, max(1, (length - 1) // 2))
     places = tuple(sorted(random.sample(range(length), many))) if length > 1 else ()
-    reach = scene.subject.can("vectors") is None
+    reach = scene.subject.missing("vectors") is None
     content = random.turn(["tokens", "large"]) if reach else "tokens"
     return Case(
         random.randrange(1 << 30), length, random.randint(1, 2), changed=places, source=length + 2, content=content
@@ -67,7 +67,7 @@ def deleted(scene: Scene, case: Case) -> Contrast | None:
     a = scene.subject.adapter
     if not gone.any() or left < max(1, a.shortest) or left % a.multiple:
         return None
-    whole, real = reading(scene.subject, case), (~gone).nonzero()[:, 0]
+    whole, real = case.reading(scene.subject.adapter), (~gone).nonzero()[:, 0]
     places = torch.arange(case.length).expand(case.items, -1)
     short = replace(whole, inputs=whole.inputs[:, real], labels=whole.labels[:, real], positions=places[:, real])
     # Gaps between positions and no mask: some libraries take that for several texts in one row.
@@ -81,7 +81,7 @@ def unheard(scene: Scene, case: Case) -> Contrast | None:
     gone = _gone(case)
     if not gone.any() or gone.all():
         return None
-    whole = reading(scene.subject, case)
+    whole = case.reading(scene.subject.adapter)
     before = _hidden(whole, gone, replace(case, content="tokens"))
     after = _hidden(replace(whole, inputs=_changed(scene, whole.inputs, gone, case.seed)), gone, case)
     return Contrast((before,), (after,), f"results change with {_named(case)}, which is hidden")
@@ -89,7 +89,7 @@ def unheard(scene: Scene, case: Case) -> Contrast | None:
 
 def unheard_source(scene: Scene, case: Case) -> Contrast | None:
     """The same for what is hidden in a source."""
-    whole = reading(scene.subject, case)
+    whole = case.reading(scene.subject.adapter)
     assert whole.source is not None and whole.source_labels is not None
     places = [place for place in case.changed if place < whole.source.shape[1]]
     gone = torch.zeros(whole.source.shape[1], dtype=torch.bool)
@@ -119,7 +119,7 @@ def _hidden(whole: Reading, gone: Tensor, case: Case) -> Reading:
 
 def _changed(scene: Scene, inputs: Tensor, gone: Tensor, seed: int) -> Tensor:
     where = gone.reshape(1, -1, *[1] * (inputs.ndim - 2))
-    return torch.where(where, other_texts(scene.subject.adapter, inputs, seed), inputs)
+    return torch.where(where, other_inputs(scene.subject.adapter, inputs, seed), inputs)
 
 
 def _named(case: Case) -> str:

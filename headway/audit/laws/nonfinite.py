@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.adapt.adapter import Reading
+from headway.adapt.call import call, select_output
+from headway.adapt.model import AdaptedModel, embedding_changes
 from headway.audit.search.contrast import upstream
-from headway.audit.subject.call import call
-from headway.audit.subject.hooks import hooked
-from headway.audit.subject.output import chosen
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject, entering
+from headway.observe.hooks import hooked
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,9 @@ class Trace:
     leaf: Tensor | None = None
 
 
-def fault_of(subject: Subject, reading: Reading, *, weights: bool, usual: frozenset[str] = frozenset()) -> Fault | None:
+def fault_of(
+    subject: AdaptedModel, reading: Reading, *, weights: bool, usual: frozenset[str] = frozenset()
+) -> Fault | None:
     """What is wrong with this reading; None where all is finite. `usual` are modules whose results hold infinities
     with any text (those that make masks, or forbid words), "" for the model."""
     trace = traced(subject, reading)
@@ -51,21 +52,21 @@ def fault_of(subject: Subject, reading: Reading, *, weights: bool, usual: frozen
         return Fault("results", True, _forward(trace, usual))
     named = {name: one for name, one in subject.module.named_parameters() if one.requires_grad} if weights else {}
     inputs = {"the inputs": trace.leaf} if trace.leaf is not None else {}
-    slopes = _slopes(trace, reading, subject.per_place, [*inputs.values(), *named.values()])
+    slopes = _slopes(trace, reading, subject.per_position, [*inputs.values(), *named.values()])
     bad = next((name for name, one in zip([*inputs, *named], slopes, strict=True) if not _finite([one])), None)
-    return None if bad is None else Fault(f"gradients of {bad}", False, _backward(trace, reading, subject.per_place))
+    return None if bad is None else Fault(f"gradients of {bad}", False, _backward(trace, reading, subject.per_position))
 
 
-def traced(subject: Subject, reading: Reading) -> Trace:
+def traced(subject: AdaptedModel, reading: Reading) -> Trace:
     """Read with gradients, and keep what passes every module."""
     trace = Trace()
     with hooked(subject.module, partial(_into, trace)):
-        if subject.can("vectors") is None:
-            trace.out, trace.leaf = subject.follow(reading)
+        if subject.missing("vectors") is None:
+            trace.out, trace.leaf = subject.run_with_gradients(reading)
         else:
-            placed = subject.placed(reading)
-            with torch.enable_grad(), entering(placed, None):
-                trace.out = chosen(call(subject.module, subject.adapter, placed), subject.adapter.output)
+            placed = subject.prepare(reading)
+            with torch.enable_grad(), embedding_changes(placed, None):
+                trace.out = select_output(call(subject.module, subject.adapter, placed), subject.adapter.output)
     return trace
 
 
@@ -110,19 +111,19 @@ def _forward(trace: Trace, usual: frozenset[str]) -> str:
     return ""
 
 
-def _slopes(trace: Trace, reading: Reading, per_place: bool, wanted: list[Tensor]) -> list[Tensor | None]:
+def _slopes(trace: Trace, reading: Reading, per_position: bool, wanted: list[Tensor]) -> list[Tensor | None]:
     """Gradients of a sum over all results, those of nobody too: what is finite has finite slopes."""
     everybody = torch.arange(reading.labels.numel()).reshape(reading.labels.shape)
-    weight = upstream(trace.out, Reading(reading.inputs, everybody), per_place)
+    weight = upstream(trace.out, Reading(reading.inputs, everybody), per_position)
     loss = (trace.out * weight).nansum() if not trace.out.isfinite().all() else (trace.out * weight).sum()
     wanted = [one if one.requires_grad else one.detach().requires_grad_() for one in wanted]
     return list(torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)) if wanted else []
 
 
-def _backward(trace: Trace, reading: Reading, per_place: bool) -> str:
+def _backward(trace: Trace, reading: Reading, per_position: bool) -> str:
     """The first that got finite gradients from behind and handed on something else, the innermost first."""
     calls = [one for one in trace.calls if one.out and one.out[0].requires_grad]
-    arriving = _slopes(trace, reading, per_place, [one.out[0] for one in calls])
+    arriving = _slopes(trace, reading, per_position, [one.out[0] for one in calls])
     for one, slope in zip(calls, arriving, strict=True):
         wanted = [x for x in [*one.given, *one.own] if x.requires_grad]
         if slope is None or not wanted or not _finite([slope]):

@@ -10,12 +10,12 @@ from math import inf
 import torch
 from torch import Tensor
 
+from headway.adapt.inputs import fit_length
 from headway.audit.laws.norms import BATCH, ITEM, RMS, ROW, Norm, norms_of, scale_of, shift_of
 from headway.audit.laws.stage import seeded
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.compare import distances, largest
-from headway.audit.search.draw import bounded, reading
 from headway.audit.search.noise import MARGIN
 from headway.audit.search.scene import Scene
 
@@ -34,8 +34,8 @@ SAYINGS = {
 
 def norm(scene: Scene) -> Finding:
     """Every normalisation, called by itself with random inputs of the shape that the model gives it."""
-    length = bounded(scene.subject, 5)
-    found = norms_of(scene.subject, reading(scene.subject, Case(scene.seed + 3, length, 2, source=length)))
+    length = fit_length(scene.subject.adapter, 5)
+    found = norms_of(scene.subject, Case(scene.seed + 3, length, 2, source=length).reading(scene.subject.adapter))
     if not found:
         return Finding("norm", NOT_APPLICABLE, why="no module of it is a normalisation")
     tolerance = MARGIN * max(torch.finfo(scene.subject.dtype).eps, scene.noise.epsilon)

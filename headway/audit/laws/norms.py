@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.adapt.adapter import Reading
+from headway.adapt.model import AdaptedModel
 from headway.audit.laws.stage import seeded
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
 
 ROW, RMS, EITHER, BATCH, ITEM = "layer", "rms", "layer or rms", "batch", "item"
 SCALES, SHIFTS = ("weight", "gamma", "scale", "g"), ("bias", "beta", "b")
@@ -74,7 +74,7 @@ def _held(module: nn.Module, names: tuple[str, ...]) -> Tensor | None:
     return next((one for name in names if isinstance(one := getattr(module, name, None), Tensor)), None)
 
 
-def norms_of(subject: Subject, text: Reading) -> list[Norm]:
+def norms_of(subject: AdaptedModel, text: Reading) -> list[Norm]:
     """Those that are called while this is read, in the order of their first calls."""
     found: dict[str, Norm] = {}
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from headway.adapt.adapter import Overwrite, Reading
+from headway.adapt.inputs import draw_inputs, fit_length, no_labels
+from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import bounded, nobody, reading, takes_source, texts
 from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import Overwrite, Reading
-from headway.audit.subject.subject import Subject
 from headway.models import parameters
 
 LARGE = 1e6  # a score that -1e4 does not outweigh
@@ -37,11 +37,11 @@ def draw(scene: Scene, random: Dice) -> Case:
     room = most if a.longest is None else max(0, min(most, a.longest - length))
     sides = random.turn([(1, 0), (0, 1), (1, 1)])
     left, right = (side * random.randint(1, max(1, room // sum(sides))) for side in sides)
-    kinds = ["tokens", "large"] if scene.subject.can("vectors") is None else ["tokens"]
+    kinds = ["tokens", "large"] if scene.subject.missing("vectors") is None else ["tokens"]
     items = min(random.turn([2, 1, 3]), scene.effort.items)
     return Case(
         random.randrange(1 << 30), length, items, left if room else 0, right if room else 0,
-        source=bounded(scene.subject, length + 3), content=random.turn(kinds),
+        source=fit_length(scene.subject.adapter, length + 3), content=random.turn(kinds),
     )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     subject = scene.subject
     if (case.length + case.left + case.right) % subject.adapter.multiple or case.left + case.right + case.items < 2:
         return None
-    whole = reading(subject, case)
+    whole = case.reading(subject.adapter)
     alone = tuple(_alone(whole, k, _length(subject, case, k)) for k in range(case.items))
     padded = _padded(subject, case, alone)
     hidden = [one for one in (padded.keep, padded.source_keep) if one is not None]
@@ -72,11 +72,11 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     return Contrast(alone, (padded,), told, weights=poison and _small(subject))
 
 
-def _small(subject: Subject) -> bool:
+def _small(subject: AdaptedModel) -> bool:
     return parameters(subject.module) < 5_000_000
 
 
-def _length(subject: Subject, case: Case, item: int) -> int:
+def _length(subject: AdaptedModel, case: Case, item: int) -> int:
     return max(subject.adapter.shortest, case.length - item * subject.adapter.multiple, 1)
 
 
@@ -91,11 +91,11 @@ def _alone(whole: Reading, item: int, length: int) -> Reading:
     )  # fmt: skip
 
 
-def _padded(subject: Subject, case: Case, alone: tuple[Reading, ...]) -> Reading:
+def _padded(subject: AdaptedModel, case: Case, alone: tuple[Reading, ...]) -> Reading:
     total = case.left + case.length + case.right
     inputs, marks = _block(subject, case, [(one.inputs, one.labels) for one in alone], total, source=False)
     found = Reading(inputs, marks, keep=marks >= 0, overwrite=_over(case, marks < 0))
-    if not takes_source(subject):
+    if not subject.adapter.reads_source:
         return found
     given = [(one.source, one.source_labels) for one in alone]
     parts = [(one, marks) for one, marks in given if one is not None and marks is not None]
@@ -109,14 +109,14 @@ def _padded(subject: Subject, case: Case, alone: tuple[Reading, ...]) -> Reading
 
 
 def _block(
-    subject: Subject, case: Case, parts: list[tuple[Tensor, Tensor]], total: int, *, source: bool
+    subject: AdaptedModel, case: Case, parts: list[tuple[Tensor, Tensor]], total: int, *, source: bool
 ) -> tuple[Tensor, Tensor]:
     """Items one below the other, with `left` padding before and the rest behind; all before where left is alone."""
     first = parts[0][0]
-    filler = texts(subject.adapter, case.seed + 5, len(parts), total, source=source).to(first)
+    filler = draw_inputs(subject.adapter, case.seed + 5, len(parts), total, source=source).to(first)
     if case.seed % 2:  # as a rule padding is one token again and again
         filler = filler[:1, :1].expand_as(filler).clone()
-    marks = nobody(len(parts), total)
+    marks = no_labels(len(parts), total)
     for row, (inputs, given) in enumerate(parts):
         size = inputs.shape[1]
         start = total - size if case.left and not case.right else min(case.left, total - size)

@@ -8,21 +8,20 @@ from dataclasses import replace
 
 import torch
 
+from headway.adapt.adapter import Reading
 from headway.audit.report import BROKEN, HOLDS, REFUTED, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import reading
 from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import Reading
 
 
 def positions(scene: Scene) -> Finding:
     """Both claims: tried where they are made, refuted where they are not."""
     a = scene.subject.adapter
     found = [search(scene, "positions", draw, permuted, claimed=bool(a.equivariant))]
-    if scene.subject.can("positions") is None:
+    if scene.subject.missing("positions") is None:
         found.append(search(scene, "positions", draw, shifted, claimed=bool(a.shifts)))
     return _combined(found)
 
@@ -45,7 +44,7 @@ def permuted(scene: Scene, case: Case) -> Contrast | None:
     """The inputs at these places go round by one."""
     if len(case.changed) < 2:
         return None
-    whole = reading(scene.subject, case)
+    whole = case.reading(scene.subject.adapter)
     order = torch.arange(case.length)
     order[list(case.changed)] = torch.tensor([*case.changed[1:], case.changed[0]])
     moved = replace(whole, inputs=whole.inputs[:, order], labels=whole.labels[:, order])
@@ -60,7 +59,7 @@ def shifted(scene: Scene, case: Case) -> Contrast | None:
         by = min(by, longest - case.length)
     if by < 1:
         return None
-    whole = reading(scene.subject, case)
+    whole = case.reading(scene.subject.adapter)
     counted = torch.arange(case.length).expand(case.items, -1)
     told = f"results change when all positions grow by {by}"
     return Contrast((_at(whole, counted),), (_at(whole, counted + by),), told)

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import torch
 
+from headway.adapt.adapter import Reading
+from headway.adapt.inputs import draw_inputs, item_labels
 from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import labels, takes_source, texts
 from headway.audit.search.find import search
 from headway.audit.search.scene import Scene
-from headway.audit.subject.reading import Reading
 
 
 def segments(scene: Scene) -> Finding:
     """Each text alone, and all in one row."""
-    if takes_source(scene.subject):
+    if scene.subject.adapter.reads_source:
         return Finding("segments", NOT_APPLICABLE, why="each row has one source, so its texts cannot be packed")
     return search(scene, "segments", draw, pose)
 
@@ -35,8 +35,8 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
     if len(case.chunks) < 2 or sum(case.chunks) != case.length:
         return None
     a = scene.subject.adapter
-    whole = texts(a, case.seed, 1, case.length)
-    marks = torch.cat([labels(1, size, first=k) for k, size in enumerate(case.chunks)], 1)
+    whole = draw_inputs(a, case.seed, 1, case.length)
+    marks = torch.cat([item_labels(1, size, first=k) for k, size in enumerate(case.chunks)], 1)
     alone = [Reading(x, mark) for x, mark in zip(whole.split(case.chunks, 1), marks.split(case.chunks, 1), strict=True)]
     packed = Reading(
         whole,

@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from headway.adapt.adapter import Reading
+from headway.adapt.call import call
+from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.noise import MARGIN, Noise
 from headway.audit.search.scene import Scene
-from headway.audit.subject.call import call
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
 
 Around = Callable[[nn.Module], AbstractContextManager[Any]]
 TAKES = ("keep", "positions", "segments", "source")
 
 
-def staged(scene: Scene, subject: Subject, noise: Noise) -> Scene:
+def staged(scene: Scene, subject: AdaptedModel, noise: Noise) -> Scene:
     """The same scene with somebody else on it, who answers for itself, and with less excused."""
     return scene.with_other(as_known(subject, scene.subject), noise, chance=False)
 
@@ -45,13 +45,13 @@ def tolerance(scene: Scene, dtype: torch.dtype | None = None) -> float:
     return MARGIN * rounding(scene, dtype).values
 
 
-def as_known(subject: Subject, known: Subject) -> Subject:
+def as_known(subject: AdaptedModel, known: AdaptedModel) -> AdaptedModel:
     """The same, without asking it again what is known of another in its place: asking takes three readings."""
-    subject.learn(known)
+    subject.copy_probes(known)
     return subject
 
 
-def sharing(subject: Subject) -> Subject:
+def sharing(subject: AdaptedModel) -> AdaptedModel:
     """A copy with the same weights in memory: all else that reading may change (buffers, counters) is its own."""
     memo = {id(one): one for one in subject.module.parameters()}
     try:
@@ -60,7 +60,7 @@ def sharing(subject: Subject) -> Subject:
         raise ValueError(f"the model cannot be copied: {type(error).__name__}: {error}") from error
 
 
-def wrapped(subject: Subject, around: Around, known: Subject) -> Subject:
+def wrapped(subject: AdaptedModel, around: Around, known: AdaptedModel) -> AdaptedModel:
     """The same, with something around each of its calls; `known` can do what it can."""
     plain = subject.adapter
 
@@ -68,7 +68,7 @@ def wrapped(subject: Subject, around: Around, known: Subject) -> Subject:
         with around(module):
             return call(module, plain, reading)
 
-    takes = frozenset(one for one in TAKES if known.can(one) is None)
+    takes = frozenset(one for one in TAKES if known.missing(one) is None)
     return as_known(replace(subject, adapter=replace(plain, call=read, takes=takes)), known)
 
 

@@ -13,15 +13,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from headway.adapt.model import AdaptedModel
 from headway.audit.laws.stage import seeded
-from headway.audit.subject.subject import Subject
 from headway.hub import load, save
 
 MEMORY = Path("/dev/shm")
-Trip = Callable[[Subject, Path], nn.Module]
+Trip = Callable[[AdaptedModel, Path], nn.Module]
 
 
-def trips_of(subject: Subject) -> dict[str, Trip]:
+def trips_of(subject: AdaptedModel) -> dict[str, Trip]:
     """The ways that this model has, by name, the outermost last."""
     module = subject.module
     found: dict[str, Trip] = {"state_dict and load_state_dict": _by_state}
@@ -32,15 +32,15 @@ def trips_of(subject: Subject) -> dict[str, Trip]:
     return found
 
 
-def travelled(subject: Subject, trip: Trip) -> Subject:
+def travelled(subject: AdaptedModel, trip: Trip) -> AdaptedModel:
     """The model after the journey, in the same numbers and on the same device."""
     with tempfile.TemporaryDirectory(dir=_room(subject)) as folder, seeded(4242), _quiet():
         module = trip(subject, Path(folder))
         module = module.to(subject.device, subject.dtype).eval()
-    return Subject(module, subject.adapter, subject.name)
+    return AdaptedModel(module, subject.adapter, subject.name)
 
 
-def _room(subject: Subject) -> str | None:
+def _room(subject: AdaptedModel) -> str | None:
     """Memory that looks like a disk, where there is enough of it: a disk may take many times longer."""
     needed = 4 * sum(one.nbytes for one in subject.module.parameters())
     return str(MEMORY) if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > needed else None
@@ -53,7 +53,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _by_state(subject: Subject, folder: Path) -> nn.Module:
+def _by_state(subject: AdaptedModel, folder: Path) -> nn.Module:
     state = _written(subject.module.state_dict(), folder)
     fresh = subject.adapter.rebuild() if subject.adapter.rebuild is not None else _emptied(subject.module)
     fresh = fresh.to(subject.dtype)
@@ -92,13 +92,13 @@ def _spoil(tensor: Tensor) -> None:
         tensor.zero_()
 
 
-def _by_library(subject: Subject, folder: Path) -> nn.Module:
+def _by_library(subject: AdaptedModel, folder: Path) -> nn.Module:
     module: Any = subject.module
     module.save_pretrained(folder)
     kind: Any = type(module)
     return kind.from_pretrained(folder)
 
 
-def _by_headway(subject: Subject, folder: Path) -> nn.Module:
+def _by_headway(subject: AdaptedModel, folder: Path) -> nn.Module:
     save(subject.module, folder / "model")
     return load(folder / "model").model

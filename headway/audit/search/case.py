@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from headway.adapt.adapter import Adapter, Reading
+from headway.adapt.inputs import draw_reading
+
 
 @dataclass(frozen=True)
 class Case:
@@ -19,6 +22,10 @@ class Case:
     chunks: tuple[int, ...] = ()
     source: int = 0
     content: str = ""
+
+    def reading(self, adapter: Adapter) -> Reading:
+        """Its whole text for each item, nothing masked."""
+        return draw_reading(adapter, seed=self.seed, length=self.length, items=self.items, source=self.source)
 
     def as_json(self) -> dict[str, Any]:
         """What is not the default."""

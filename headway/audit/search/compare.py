@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.audit.subject.reading import Reading
+from headway.adapt.adapter import Reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +30,11 @@ class Apart:
         return float(self.amounts.max()) if len(self.amounts) else 0.0
 
 
-def gathered(outs: Sequence[Tensor], readings: Sequence[Reading], *, per_place: bool) -> Results:
+def gathered(outs: Sequence[Tensor], readings: Sequence[Reading], *, per_position: bool) -> Results:
     """What came out of several calls, by label."""
     marks, rows = [], []
     for out, reading in zip(outs, readings, strict=True):
-        labels = reading.labels if per_place else reading.items[:, None]
+        labels = reading.labels if per_position else reading.items[:, None]
         flat = labels.reshape(-1).cpu()
         values = out.detach().reshape(len(flat), -1).to("cpu", torch.float64)
         marks.append(flat[flat >= 0])

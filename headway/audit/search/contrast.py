@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headway.adapt.adapter import Reading
+from headway.adapt.model import AdaptedModel
 from headway.audit.search.compare import Apart, Results, apart, distances, gathered, largest, sorted_results
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,21 +23,21 @@ class Contrast:
     after: tuple[Reading, ...]
     sentence: str
     stepwise: bool = False
-    other: Subject | None = None
+    other: AdaptedModel | None = None
     gradients: bool = True
     weights: bool = False
 
 
-def values_apart(subject: Subject, contrast: Contrast) -> Apart:
+def values_apart(subject: AdaptedModel, contrast: Contrast) -> Apart:
     """How far the results are apart."""
     other = contrast.other or subject
     one = subject.run(contrast.before)
     two = other.run(contrast.after, stepwise=contrast.stepwise)
-    place = subject.per_place
-    return apart(gathered(one, contrast.before, per_place=place), gathered(two, contrast.after, per_place=place))
+    place = subject.per_position
+    return apart(gathered(one, contrast.before, per_position=place), gathered(two, contrast.after, per_position=place))
 
 
-def gradients_apart(subject: Subject, contrast: Contrast) -> Apart:
+def gradients_apart(subject: AdaptedModel, contrast: Contrast) -> Apart:
     """How far the gradients are apart, and from 0 where an input has no label (at label -1)."""
     before, _, weights = _gradients(subject, contrast.before, contrast.weights)
     after, silent, others = _gradients(contrast.other or subject, contrast.after, contrast.weights)
@@ -54,15 +54,15 @@ def gradients_apart(subject: Subject, contrast: Contrast) -> Apart:
 
 
 def _gradients(
-    subject: Subject, readings: Sequence[Reading], weights: bool
+    subject: AdaptedModel, readings: Sequence[Reading], weights: bool
 ) -> tuple[Results, float, dict[str, Tensor]]:
     """Of the inputs by label; the largest at an input without a label; those of the parameters, over all readings."""
     marks, rows, silent = [], [], 0.0
     named = {name: one for name, one in subject.module.named_parameters() if one.requires_grad} if weights else {}
     total = {name: torch.zeros_like(one, device="cpu", dtype=torch.float64) for name, one in named.items()}
     for reading in readings:
-        out, leaf = subject.follow(reading)
-        loss = (out * upstream(out, reading, subject.per_place)).sum()
+        out, leaf = subject.run_with_gradients(reading)
+        loss = (out * upstream(out, reading, subject.per_position)).sum()
         found, *others = torch.autograd.grad(loss, [leaf, *named.values()], allow_unused=True)
         found = torch.zeros_like(leaf) if found is None else found
         labels = reading.labels.reshape(-1)
@@ -75,9 +75,9 @@ def _gradients(
     return sorted_results(torch.cat(marks), torch.cat(rows)), silent, total
 
 
-def upstream(out: Tensor, reading: Reading, per_place: bool) -> Tensor:
+def upstream(out: Tensor, reading: Reading, per_position: bool) -> Tensor:
     """A weight for each number of a result, from its label alone; 0 where nobody's."""
-    labels = (reading.labels if per_place else reading.items[:, None]).reshape(-1, 1).to(out.device)
+    labels = (reading.labels if per_position else reading.items[:, None]).reshape(-1, 1).to(out.device)
     count = out.numel() // len(labels)
     wave = torch.cos(labels.double() * 0.7 + torch.arange(count, device=out.device) * 1.3 + 0.2)
     return torch.where(labels >= 0, wave, 0.0).to(out.dtype).reshape(out.shape)

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
+from headway.adapt.adapter import Adapter
+from headway.adapt.inputs import fit_length
+
 One = TypeVar("One")
 
 
@@ -21,3 +24,7 @@ class Dice(Random):
         ['a', 'b', 'c', 'a']
         """
         return options[self.trial // every % len(options)]
+
+    def length(self, adapter: Adapter, *, least: int, most: int) -> int:
+        """A length between two, as the model takes it."""
+        return fit_length(adapter, self.randint(least, most))

@@ -2,17 +2,17 @@
 
 from torch import Tensor
 
+from headway.adapt.adapter import SPAN, Reading
+from headway.adapt.model import AdaptedModel
 from headway.audit.report import Strip
 from headway.audit.search.compare import Apart
 from headway.audit.search.contrast import Contrast
-from headway.audit.subject.reading import SPAN, Reading
-from headway.audit.subject.subject import Subject
 
 
-def strips(subject: Subject, contrast: Contrast, found: Apart, tolerance: float) -> list[Strip]:
+def strips(subject: AdaptedModel, contrast: Contrast, found: Apart, tolerance: float) -> list[Strip]:
     """The rows of all readings: first as they are compared with, then as they deviate."""
     amounts = dict(zip(found.labels.tolist(), found.amounts.tolist(), strict=True))
-    if not subject.per_place:  # one result stands for its whole row
+    if not subject.per_position:  # one result stands for its whole row
         readings = (*contrast.before, *contrast.after)
         known = {label for reading in readings for label in reading.labels.reshape(-1).tolist() if label >= 0}
         amounts = {label: amounts[label // SPAN] for label in known if label // SPAN in amounts}
@@ -29,7 +29,9 @@ def _titled(word: str, readings: tuple[Reading, ...]) -> list[tuple[str, Reading
     return [(word if alone else f"{word} {k + 1}", reading) for k, reading in enumerate(readings)]
 
 
-def _rows(subject: Subject, reading: Reading, title: str, amounts: dict[int, float], tolerance: float) -> list[Strip]:
+def _rows(
+    subject: AdaptedModel, reading: Reading, title: str, amounts: dict[int, float], tolerance: float
+) -> list[Strip]:
     found = []
     for row in range(len(reading.inputs)):
         name = title if len(reading.inputs) == 1 else f"{title}, row {row + 1}"
@@ -42,7 +44,7 @@ def _rows(subject: Subject, reading: Reading, title: str, amounts: dict[int, flo
     return found
 
 
-def _source(subject: Subject, reading: Reading, row: int, name: str) -> Strip:
+def _source(subject: AdaptedModel, reading: Reading, row: int, name: str) -> Strip:
     assert reading.source is not None and reading.source_labels is not None
     labels, keep = reading.source_labels[row].tolist(), reading.source_keep
     hidden = [keep is not None and not bool(keep[row, column]) for column in range(len(labels))]
@@ -63,7 +65,7 @@ def _marks(reading: Reading, row: int, column: int, amounts: dict[int, float], t
     return " ".join(marks)
 
 
-def _tokens(subject: Subject, inputs: Tensor, count: int) -> list[str]:
+def _tokens(subject: AdaptedModel, inputs: Tensor, count: int) -> list[str]:
     words = subject.adapter.words
     if inputs.is_floating_point():
         return [f"x{column}" for column in range(count)] if inputs.ndim < 3 else ["image"] * count

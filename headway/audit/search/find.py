@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from headway.adapt.trial import error_line
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, Layer
 from headway.audit.search.case import Case
 from headway.audit.search.compare import Apart
@@ -13,7 +14,6 @@ from headway.audit.search.localise import culprit, gradient_culprit, layers
 from headway.audit.search.noise import MARGIN, rounding
 from headway.audit.search.scene import Scene
 from headway.audit.search.shrink import shrunk
-from headway.audit.subject.trial import said
 
 ATTEMPTS = 4  # draws for each trial: not every draw poses a law
 
@@ -86,7 +86,7 @@ def _at_home(scene: Scene, found: Finding, draw: Draw, pose: Pose) -> Finding:
 
 def _failure(case: Case, error: Exception) -> str:
     told = ", ".join(f"{name} {value}" for name, value in case.as_json().items())
-    return f"a trial failed ({told}): {said(error)}"
+    return f"a trial failed ({told}): {error_line(error)}"
 
 
 def _tried(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool = True) -> tuple[Broken | None, float]:
@@ -94,7 +94,7 @@ def _tried(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool = Tr
     found, tolerance = values_apart(scene.subject, contrast), scene.noise.tolerance
     if found.largest > tolerance:
         return Broken(case, contrast, found, tolerance, True), found.largest
-    if not (gradients and contrast.gradients) or contrast.stepwise or scene.subject.can("vectors") is not None:
+    if not (gradients and contrast.gradients) or contrast.stepwise or scene.subject.missing("vectors") is not None:
         return None, found.largest
     slopes, limit = gradients_apart(scene.subject, contrast), scene.noise.gradient_tolerance
     if slopes.largest > limit:

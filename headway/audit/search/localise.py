@@ -6,17 +6,17 @@ from typing import Any
 
 import torch
 
+from headway.adapt.model import AdaptedModel
 from headway.audit.report import Layer
 from headway.audit.search.compare import Results, apart, largest, sorted_results
 from headway.audit.search.contrast import Contrast
 from headway.audit.search.record import keyed, recorded
-from headway.audit.subject.hooks import hooked
-from headway.audit.subject.subject import Subject
+from headway.observe.hooks import hooked
 
 INSIDE = 100.0
 
 
-def layers(subject: Subject, contrast: Contrast, tolerance: float, found: float) -> list[Layer]:
+def layers(subject: AdaptedModel, contrast: Contrast, tolerance: float, found: float) -> list[Layer]:
     """Every module in the order of finishing, with its deviation, and whether what it was given agreed."""
     before = recorded(subject, contrast.before)
     after = recorded(contrast.other or subject, contrast.after, stepwise=contrast.stepwise)
@@ -64,7 +64,7 @@ def _joined(pieces: list[Results]) -> Results | None:
     return sorted_results(torch.cat([one.labels for one in pieces]), torch.cat([one.values for one in pieces]))
 
 
-def gradient_culprit(subject: Subject, contrast: Contrast, tolerance: float) -> str:
+def gradient_culprit(subject: AdaptedModel, contrast: Contrast, tolerance: float) -> str:
     """The first module through which an input without a label reaches results that have one, by gradients alone."""
     reading = contrast.after[0]
     taken: list[tuple[str, torch.Tensor]] = []
@@ -77,12 +77,12 @@ def gradient_culprit(subject: Subject, contrast: Contrast, tolerance: float) -> 
         return keep
 
     with hooked(subject.module, hook):
-        _, leaf = subject.follow(reading)
+        _, leaf = subject.run_with_gradients(reading)
     return next((name for name, out in taken if _reaches(out, leaf, subject, contrast, name, tolerance)), "")
 
 
 def _reaches(
-    out: torch.Tensor, leaf: torch.Tensor, subject: Subject, contrast: Contrast, name: str, tolerance: float
+    out: torch.Tensor, leaf: torch.Tensor, subject: AdaptedModel, contrast: Contrast, name: str, tolerance: float
 ) -> bool:
     reading = contrast.after[0]
     marks = torch.where(reading.labels >= 0, 1.0, 0.0)

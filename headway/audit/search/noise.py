@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from headway.adapt.adapter import Reading
+from headway.adapt.inputs import probe
+from headway.adapt.model import AdaptedModel
 from headway.audit.search.compare import apart, gathered
 from headway.audit.search.contrast import Contrast, gradients_apart
-from headway.audit.search.draw import probe
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
 from headway.models import parameters
 
 MARGIN = 64.0  # the largest of many deviations over the typical one, with room
@@ -50,21 +50,21 @@ class Noise:
         return Noise(self.values / share, self.gradients / share, self.repeated, self.epsilon / share)
 
 
-def precise(subject: Subject) -> tuple[Subject, str]:
+def precise(subject: AdaptedModel) -> tuple[AdaptedModel, str]:
     """The model in float64, or itself and why not."""
     if parameters(subject.module) > LARGEST:
         return subject, "too large for a copy in float64"
     try:
-        double = subject.copied(torch.float64)
-        double.run([probe(double, 3)])
+        double = subject.copy(torch.float64)
+        double.run([probe(double.adapter, 3)])
     except Exception as error:  # whatever a foreign model says to numbers it does not expect
         return subject, f"it does not run in float64 ({type(error).__name__})"
     return double, ""
 
 
-def noise_of(subject: Subject, original: Subject) -> Noise:
+def noise_of(subject: AdaptedModel, original: AdaptedModel) -> Noise:
     """Of a subject that is examined; `original` is the model in its own numbers."""
-    reading = probe(subject, 5)
+    reading = probe(subject.adapter, 5)
     first, epsilon = coarsest(subject, reading)
     repeated = _apart(subject, reading, first, subject.run([reading])[0])
     if subject is original or original.dtype == torch.float64:
@@ -78,19 +78,19 @@ def noise_of(subject: Subject, original: Subject) -> Noise:
     return Noise(max(values, least), max(gradients, values, least), repeated, epsilon, share)
 
 
-def _apart(subject: Subject, reading: Reading, one: Tensor, two: Tensor) -> float:
-    place = subject.per_place
-    return _finite(apart(*(gathered([out], [reading], per_place=place) for out in (one, two))).largest)
+def _apart(subject: AdaptedModel, reading: Reading, one: Tensor, two: Tensor) -> float:
+    place = subject.per_position
+    return _finite(apart(*(gathered([out], [reading], per_position=place) for out in (one, two))).largest)
 
 
-def rounding(one: Subject, other: Subject, readings: Sequence[Reading]) -> float:
+def rounding(one: AdaptedModel, other: AdaptedModel, readings: Sequence[Reading]) -> float:
     """How far two copies of a model in different numbers are apart; 0 where one of them gives none."""
-    results = [gathered(who.run(readings), readings, per_place=one.per_place) for who in (one, other)]
+    results = [gathered(who.run(readings), readings, per_position=one.per_position) for who in (one, other)]
     return _finite(apart(*results).largest)
 
 
-def _gradients_between(one: Subject, other: Subject, reading: Reading) -> float:
-    if one.can("vectors") is not None:
+def _gradients_between(one: AdaptedModel, other: AdaptedModel, reading: Reading) -> float:
+    if one.missing("vectors") is not None:
         return 0.0
     try:
         return _finite(gradients_apart(one, Contrast((reading,), (reading,), "", other=other)).largest)
@@ -98,10 +98,10 @@ def _gradients_between(one: Subject, other: Subject, reading: Reading) -> float:
         return 0.0
 
 
-def _jittered(subject: Subject, reading: Reading, epsilon: float) -> float:
+def _jittered(subject: AdaptedModel, reading: Reading, epsilon: float) -> float:
     """What changes of one unit in the last place of every weight do: rounding, by another name."""
     try:
-        shaken = subject.copied()
+        shaken = subject.copy()
     except ValueError:  # what cannot be copied is taken for a chain of some ten roundings
         return 10 * epsilon
     draw = torch.Generator().manual_seed(0)
@@ -132,7 +132,7 @@ class _Types(TorchDispatchMode):
         return out
 
 
-def coarsest(subject: Subject, reading: Reading) -> tuple[Tensor, float]:
+def coarsest(subject: AdaptedModel, reading: Reading) -> tuple[Tensor, float]:
     """A result, and the epsilon of the coarsest numbers that it was computed with."""
     with _Types() as types:
         out = subject.run([reading])[0]

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.adapt.adapter import Reading
+from headway.adapt.model import AdaptedModel
 from headway.audit.search.compare import Results, sorted_results
-from headway.audit.subject.hooks import hooked
-from headway.audit.subject.reading import Reading
-from headway.audit.subject.subject import Subject
+from headway.observe.hooks import hooked
 
 SOURCE, ITEM = 1 << 40, 1 << 41  # labels of a source's tokens and of whole items are numbers of their own
 
@@ -59,7 +59,7 @@ class Recorder:
         return hook
 
 
-def recorded(subject: Subject, readings: Sequence[Reading], *, stepwise: bool = False) -> dict[Key, Entry]:
+def recorded(subject: AdaptedModel, readings: Sequence[Reading], *, stepwise: bool = False) -> dict[Key, Entry]:
     """All modules' calls while these are read."""
     recorder = Recorder()
     with hooked(subject.module, recorder.hook):

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from headway.adapt.inputs import other_inputs, probe
+from headway.adapt.model import AdaptedModel
 from headway.audit.search.contrast import Contrast, values_apart
 from headway.audit.search.dice import Dice
-from headway.audit.search.draw import other_texts, probe, some_length
 from headway.audit.search.noise import MARGIN, Noise, noise_of, precise
-from headway.audit.subject.subject import Subject
 from headway.models import parameters
 
 
@@ -47,11 +47,11 @@ FULL = Effort(trials=42, at_home=2, gradients=20, longest=80, far=300, items=6, 
 class Scene:
     """What all laws share: the model in its own numbers and in float64, its noise, and how hard to look."""
 
-    def __init__(self, original: Subject, effort: Effort = QUICK, seed: int = 0) -> None:
+    def __init__(self, original: AdaptedModel, effort: Effort = QUICK, seed: int = 0) -> None:
         self.original, self.seed, self.chance = original, seed, True
         self.effort = effort.for_size(parameters(original.module))
 
-    def with_other(self, subject: Subject, noise: Noise, *, chance: bool = True) -> "Scene":
+    def with_other(self, subject: AdaptedModel, noise: Noise, *, chance: bool = True) -> "Scene":
         """The same stage with another subject, examined in its own numbers, whose noise is known; without `chance`,
         runs that differ by themselves are not excused."""
         found = Scene(subject, self.effort, self.seed)
@@ -60,11 +60,11 @@ class Scene:
         return found
 
     @cached_property
-    def _precise(self) -> tuple[Subject, str]:
+    def _precise(self) -> tuple[AdaptedModel, str]:
         return precise(self.original)
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> AdaptedModel:
         """The one that is examined."""
         return self._precise[0]
 
@@ -85,8 +85,8 @@ class Scene:
             return NOISY.format(noise.repeated)
         if noise.tolerance > UNCLEAR:
             return f"rounding alone explains {noise.tolerance:.1g} of the largest number"
-        one = probe(self.subject, 3)
-        other = replace(one, inputs=other_texts(self.subject.adapter, one.inputs, 1))
+        one = probe(self.subject.adapter, 3)
+        other = replace(one, inputs=other_inputs(self.subject.adapter, one.inputs, 1))
         still = values_apart(self.subject, Contrast((one,), (other,), "")).largest == 0.0
         return "its results are the same whatever it reads" if still else ""
 
@@ -98,5 +98,5 @@ class Scene:
         effort = self.effort
         if effort.reaches_far(random.trial):
             far = max(least, effort.far)
-            return some_length(self.subject, random, least=max(least, far * 9 // 10), most=far)
-        return some_length(self.subject, random, least=least, most=effort.longest)
+            return random.length(self.subject.adapter, least=max(least, far * 9 // 10), most=far)
+        return random.length(self.subject.adapter, least=least, most=effort.longest)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.guess import guessed
-from headway.audit.subject.own import own
+from headway.adapt.adapter import Adapter
+from headway.adapt.guess import guess_adapter
+from headway.adapt.own import own
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import load_directory, open_without_weights
 from headway.hub.target import Directory, Function, Preset, resolve
@@ -69,7 +69,7 @@ def _made(target: Preset | Function, seed: int, dtype: torch.dtype | str | None,
         assert adapter is not None
         adapter = replace(adapter, notes=(*adapter.notes, RANDOM))
         return Opened(module, adapter, target.name, None)
-    adapter = guessed(module, None, told) if adapter is None else adapter
+    adapter = guess_adapter(module, None, told) if adapter is None else adapter
     if adapter.rebuild is None:
         adapter = replace(adapter, rebuild=lambda: _again(target, seed + 1, module))
     return Opened(module, adapter, target.name, adapter.words)

@@ -8,11 +8,11 @@ import torch
 import transformers
 from torch import nn
 
+from headway.adapt.adapter import Adapter
+from headway.adapt.guess import guess_adapter
+from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.scene import QUICK, Effort, Scene
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.guess import guessed
-from headway.audit.subject.subject import Subject
 from tests.cost.tiny import MODELS, THOROUGH
 from tests.fresh import fresh
 
@@ -26,7 +26,7 @@ OURS = [name for name in MODELS if THOROUGH or name in ("gpt2", "vit")]
 
 def scene_of(model: nn.Module, adapter: Adapter | None = None, effort: Effort = QUICK, **told: Any) -> Scene:
     model.eval()
-    return Scene(Subject(model, guessed(model, adapter, told)), effort)
+    return Scene(AdaptedModel(model, guess_adapter(model, adapter, told)), effort)
 
 
 @cache

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import headway
-from headway.audit.subject.adapter import Adapter
+from headway.adapt.adapter import Adapter
 from headway.audit.subject.target import RANDOM, opened
 from tests.cost.tiny import MODELS
 from tests.fresh import fresh
@@ -16,7 +16,7 @@ from tests.fresh import fresh
 SOURCE = """
 import torch
 from torch import nn
-from headway.audit.subject.adapter import Adapter
+from headway.adapt.adapter import Adapter
 from headway.presets.gpt2 import gpt2
 
 def module(): return nn.Linear(3, 2)

@@ -5,7 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.audit.subject.reading import Reading
+from headway.adapt.adapter import Reading
 from tests.audit.twins.mixers import Convolution, Routed
 from tests.audit.twins.plain import CAUSAL, GPT, HEADS, WIDTH, Attention, FeedForward, Past
 from tests.audit.twins.twin import Build, Twin, made

@@ -20,8 +20,7 @@ from transformers.models.gpt2.modeling_gpt2 import GPT2MLP, GPT2Attention
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm, LlamaRotaryEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from headway.audit.subject.adapter import Step
-from headway.audit.subject.reading import Reading, counted
+from headway.adapt.adapter import Reading, Step, real_positions
 from tests.audit.twins.plain import HEADS, VOCABULARY, WIDTH
 from tests.audit.twins.twin import Build, Twin, made
 
@@ -144,7 +143,7 @@ def remembering(model: nn.Module, reading: Reading) -> Step:
         keep = torch.ones_like(piece.inputs).bool() if piece.keep is None else piece.keep
         seen.append(keep)
         whole = torch.cat(seen, 1)
-        places = counted(whole)[:, -piece.inputs.shape[1] :] if piece.positions is None else piece.positions
+        places = real_positions(whole)[:, -piece.inputs.shape[1] :] if piece.positions is None else piece.positions
         return model(piece.inputs, attention_mask=whole.long(), position_ids=places, past_key_values=cache)
 
     return step

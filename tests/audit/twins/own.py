@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.audit.subject.adapter import Step
-from headway.audit.subject.reading import Reading
+from headway.adapt.adapter import Reading, Step
 from headway.nn.layers import LearnedPositions
 from headway.presets.gpt2 import gpt2
 from tests.audit.twins.chance import NeverEval

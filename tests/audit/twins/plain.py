@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.audit.subject.adapter import Step
-from headway.audit.subject.reading import Reading
+from headway.adapt.adapter import Reading, Step
 
 VOCABULARY, WIDTH, HEADS, LAYERS, LONGEST = 29, 24, 3, 2, 64
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.audit.subject.adapter import Adapter
+from headway.adapt.adapter import Adapter
 
 Build = Callable[[], tuple[nn.Module, Adapter]]
 

@@ -5,14 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.call import keywords_of
-from headway.audit.subject.reading import Reading, counted
-from headway.audit.subject.sessions import apart_by_mask, apart_by_positions, decoding, translating
-from headway.audit.subject.signature import Signature, reads_one_way, size
-from headway.audit.subject.trial import keeps_apart
+from headway.adapt.adapter import Adapter, Reading, Step, real_positions
+from headway.adapt.call import keywords_of
+from headway.adapt.signature import Signature, reads_one_way, size
+from headway.adapt.trial import separates_segments
 
 # Of positions they know differences alone; others say so by a setting of their rotations.
 RELATIVE = {"t5", "mt5", "umt5", "longt5", "bloom", "mpt", "falcon", "deberta", "deberta-v2", "xlnet"}
@@ -86,12 +85,14 @@ def _segments(model: nn.Module, found: Adapter, config: Any) -> Adapter:
     if not takes.has("position_ids", "attention_mask"):
         return found
     additive = getattr(config, "_attn_implementation", "eager") == "eager"
-    by_mask = replace(found, segments=partial(apart_by_mask, additive=additive, causal=bool(found.causal)))
+    by_mask = replace(found, segments=partial(segments_by_mask, additive=additive, causal=bool(found.causal)))
     if not found.causal or not takes.has("use_cache"):
         return by_mask
-    by_positions = replace(found, segments=apart_by_positions)
+    by_positions = replace(found, segments=segments_by_positions)
     return (
-        by_positions if keeps_apart(model, by_positions) else replace(by_mask, notes=(*found.notes, NOT_BY_POSITIONS))
+        by_positions
+        if separates_segments(model, by_positions)
+        else replace(by_mask, notes=(*found.notes, NOT_BY_POSITIONS))
     )
 
 
@@ -116,7 +117,7 @@ def _counted_from(found: Adapter, offset: int) -> Adapter:
         keywords = keywords_of(found, reading)
         places = keywords.pop("position_ids", None)
         if places is None:
-            places = counted(reading.labels.new_ones(reading.inputs.shape).bool().to(reading.inputs.device))
+            places = real_positions(reading.labels.new_ones(reading.inputs.shape).bool().to(reading.inputs.device))
         return model(input_ids=reading.inputs, position_ids=places + offset, **keywords)
 
     said = f"Positions are counted from {offset}, behind that of its padding."
@@ -134,7 +135,7 @@ def _translator(model: nn.Module, config: Any) -> Adapter:
     cached = takes.has("past_key_values", "encoder_outputs", "use_cache") and hasattr(model, "get_encoder")
     return Adapter(
         **_common(model, config), **inner, argument="decoder_input_ids", source="input_ids", causal=True,
-        session=translating if cached else None,
+        session=encoder_decoder_session if cached else None,
         notes=("The decoder is examined; what the encoder reads comes with it.",),
     )  # fmt: skip
 
@@ -147,3 +148,90 @@ def _picture(model: nn.Module, config: Any) -> Adapter:
     rows, columns = (sides, sides) if isinstance(sides, int) else tuple(sides)[-2:]
     image = (size(vision, "num_channels", "in_channels") or 3, rows, columns)
     return Adapter(inputs="images", argument="pixel_values", image=image, rebuild=rebuilt(model, config))
+
+
+class Memory:
+    """The cache as the model returns it, and which inputs it holds were real."""
+
+    def __init__(self) -> None:
+        self.cache: Any = None
+        self.keep: Tensor | None = None
+
+    def reads(self, piece: Reading) -> Tensor:
+        """Which inputs are real, of all that were read and of this piece."""
+        now = torch.ones_like(piece.inputs, dtype=torch.bool) if piece.keep is None else piece.keep
+        self.keep = now if self.keep is None else torch.cat([self.keep, now], 1)
+        return self.keep
+
+    def returned(self, output: Any, name: str) -> Any:
+        self.cache = output[name]
+        return output
+
+
+def decoding(offset: int = 0, cache: str = "past_key_values") -> Any:
+    """A session of a decoder: a mask over past and present, and positions that count real tokens."""
+
+    def session(model: nn.Module, reading: Reading) -> Step:
+        memory, takes = Memory(), Signature(model).has
+
+        def step(piece: Reading) -> Any:
+            keep, length = memory.reads(piece), piece.inputs.shape[1]
+            keywords: dict[str, Any] = {cache: memory.cache, "use_cache": True}
+            if takes("attention_mask"):
+                keywords["attention_mask"] = keep.long()
+            if takes("position_ids"):
+                keywords["position_ids"] = real_positions(keep)[:, -length:] + offset
+            return memory.returned(model(input_ids=piece.inputs, **keywords), cache)
+
+        return step
+
+    return session
+
+
+def encoder_decoder_session(model: Any, reading: Reading) -> Step:
+    """A session of an encoder-decoder: the source is encoded once."""
+    memory, mask = Memory(), {}
+    if reading.source_keep is not None:
+        mask = {"attention_mask": reading.source_keep.long()}
+    encoded = model.get_encoder()(input_ids=reading.source, **mask)
+
+    def step(piece: Reading) -> Any:
+        keep = memory.reads(piece)
+        out = model(
+            encoder_outputs=encoded, decoder_input_ids=piece.inputs, decoder_attention_mask=keep.long(), **mask,
+            past_key_values=memory.cache, use_cache=True,
+        )  # fmt: skip
+        return memory.returned(out, "past_key_values")
+
+    return step
+
+
+def segments_by_positions(reading: Reading) -> dict[str, Any]:
+    """Texts in one row by positions that start again, which counts only without a mask and without a cache.
+
+    Padding has position 0 each, and so every one of it is a text of its own.
+    """
+    return {"position_ids": within(reading), "attention_mask": None, "use_cache": False}
+
+
+def segments_by_mask(reading: Reading, *, additive: bool, causal: bool = False) -> dict[str, Any]:
+    """Texts in one row by a mask of all pairs; attention written out by hand adds it, the kernel's may be boolean."""
+    assert reading.segments is not None
+    pairs = reading.segments[:, :, None] == reading.segments[:, None, :]
+    pairs = pairs.tril() if causal else pairs
+    if reading.keep is not None:
+        pairs = pairs & reading.keep[:, None, :]
+    said = torch.where(pairs, 0.0, torch.finfo(torch.float32).min) if additive else pairs
+    return {"attention_mask": said[:, None], "position_ids": within(reading)}
+
+
+def within(reading: Reading) -> Tensor:
+    """The place of each token in its own text."""
+    if reading.positions is not None:
+        return reading.positions
+    assert reading.segments is not None
+    new = torch.ones_like(reading.segments, dtype=torch.bool)
+    new[:, 1:] = reading.segments[:, 1:] != reading.segments[:, :-1]
+    places = torch.arange(new.shape[1], device=new.device).expand_as(new)
+    within = places - torch.where(new, places, 0).cummax(1).values
+    return within if reading.keep is None else within.masked_fill(~reading.keep, 0)

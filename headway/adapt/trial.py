@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.subject import Subject
+from headway.adapt.adapter import Adapter
+from headway.adapt.inputs import draw_reading, fit_length
+from headway.adapt.model import AdaptedModel
 from headway.nn.modes import modes_kept
 
 NEEDS = {
@@ -21,35 +22,32 @@ NEEDS = {
 
 
 @contextmanager
-def quietly(model: nn.Module) -> Iterator[None]:
+def inference(model: nn.Module) -> Iterator[None]:
     """In eval mode, without gradients, and without a draw less for whoever comes after."""
     with modes_kept(model), torch.no_grad(), torch.random.fork_rng(devices=[]):
         model.eval()
         yield
 
 
-def run_of(model: nn.Module, adapter: Adapter, *, items: int = 2, length: int = 5, **more: Any) -> Tensor:
+def trial_run(model: nn.Module, adapter: Adapter, *, items: int = 2, length: int = 5, **more: Any) -> Tensor:
     """The result of a short text; `more` are further fields of its reading."""
-    from headway.audit.search.case import Case
-    from headway.audit.search.draw import bounded, reading
 
-    subject = Subject(model, adapter)
-    length = bounded(subject, max(length, adapter.shortest))
-    found = reading(subject, Case(seed=1, length=length, items=items, source=length))
-    return subject.run([replace(found, **more)])[0]
+    length = fit_length(adapter, max(length, adapter.shortest))
+    drawn = draw_reading(adapter, seed=1, length=length, items=items, source=length)
+    return AdaptedModel(model, adapter).run([replace(drawn, **more)])[0]
 
 
 def works(model: nn.Module, adapter: Adapter, **reading: Any) -> bool:
     """Whether the model can be called so."""
     try:
-        with quietly(model):
-            run_of(model, adapter, **reading)
+        with inference(model):
+            trial_run(model, adapter, **reading)
     except Exception:  # whatever a foreign model says to what it does not expect
         return False
     return True
 
 
-def checked(model: nn.Module, adapter: Adapter) -> Adapter:
+def check_adapter(model: nn.Module, adapter: Adapter) -> Adapter:
     """The adapter, after one run by it; what is missing or fails is told in one sentence with a way out."""
     field, what = NEEDS[adapter.inputs]
     if getattr(adapter, field) is None:
@@ -57,10 +55,12 @@ def checked(model: nn.Module, adapter: Adapter) -> Adapter:
     _check_names(model, adapter)
     adapter = with_lengths(model, adapter)
     try:
-        with quietly(model):
-            run_of(model, adapter)
+        with inference(model):
+            trial_run(model, adapter)
     except Exception as error:
-        raise ValueError(f"the model, called with {_called(adapter)}, failed: {said(error)}; {WAY_OUT}") from error
+        raise ValueError(
+            f"the model, called with {_called(adapter)}, failed: {error_line(error)}; {WAY_OUT}"
+        ) from error
     return adapter
 
 
@@ -105,7 +105,7 @@ WAY_OUT = (
 )
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error in one line."""
     first = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}"[:300].rstrip(".: ")
@@ -123,16 +123,16 @@ def _sizes(image: tuple[int, ...] | None) -> str:
 
 def result(model: nn.Module, *args: Any, **keywords: Any) -> Any:
     """What comes out of a call with these very arguments."""
-    with quietly(model):
+    with inference(model):
         return model(*args, **keywords)
 
 
-def keeps_apart(model: nn.Module, adapter: Adapter) -> bool:
+def separates_segments(model: nn.Module, adapter: Adapter) -> bool:
     """Whether a text stays as it is when another one before it in its row changes."""
     segments = torch.tensor([[0, 0, 0, 1, 1]])
     try:
-        with quietly(model):
-            one, two = (run_of(model, adapter, items=1, segments=segments, inputs=text) for text in _texts(adapter))
+        with inference(model):
+            one, two = (trial_run(model, adapter, items=1, segments=segments, inputs=text) for text in _texts(adapter))
     except Exception:
         return False
     if one.ndim < 3 or one.shape[1] != segments.shape[1]:  # one result for all texts of a row
@@ -146,7 +146,7 @@ def _texts(adapter: Adapter) -> tuple[Tensor, Tensor]:
     return torch.tensor([[most, 0, most, 1, 0]]), torch.tensor([[0, 1, 1, 1, 0]])
 
 
-def longest_of(model: nn.Module, adapter: Adapter, *, most: int = 160) -> int | None:
+def longest_length(model: nn.Module, adapter: Adapter, *, most: int = 160) -> int | None:
     """The longest text that it reads without an error; None where that is no matter, or nobody can tell."""
 
     def reads(length: int) -> bool:

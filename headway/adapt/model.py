@@ -1,4 +1,4 @@
-"""A model under audit: its module, how to call it, and what it can be asked."""
+"""A module together with its adapter: it is run, with or without gradients or a cache, copied, and left as it was."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.audit.subject.adapter import Adapter, Step
-from headway.audit.subject.call import call
-from headway.audit.subject.entrance import Entrance
-from headway.audit.subject.output import chosen
-from headway.audit.subject.reading import Overwrite, Reading
+from headway.adapt.adapter import Adapter, Overwrite, Reading, Step
+from headway.adapt.call import EmbeddingHook, call, select_output
+from headway.adapt.inputs import probe
+from headway.nn.modes import modes_kept
 
 WITHOUT = {
     "keep": "its call takes no mask of real inputs",
@@ -30,8 +29,8 @@ WITHOUT = {
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """`run` reads; `can` says what else is possible."""
+class AdaptedModel:
+    """A module and how to call it. `run` reads; `missing` says what it cannot be asked."""
 
     module: nn.Module
     adapter: Adapter
@@ -54,26 +53,30 @@ class Subject:
 
         `watch` is told what is about to be read.
         """
-        placed = [self.placed(one) for one in readings]
-        if watch is not None and placed:
-            watch(placed[0])
+        prepared = [self.prepare(one) for one in readings]
+        if watch is not None and prepared:
+            watch(prepared[0])
         with torch.no_grad():
-            step = self._opened(placed[0]) if stepwise else lambda reading: call(self.module, self.adapter, reading)
-            return [self._one(step, one, watch) for one in placed]
+            step = (
+                self._open_session(prepared[0])
+                if stepwise
+                else lambda reading: call(self.module, self.adapter, reading)
+            )
+            return [self._one(step, one, watch) for one in prepared]
 
-    def _opened(self, first: Reading) -> Step:
+    def _open_session(self, first: Reading) -> Step:
         assert self.adapter.session is not None
         return self.adapter.session(self.module, first)
 
     def _one(self, step: Step, reading: Reading, watch: Callable[[Reading], None] | None) -> Tensor:
         if watch is not None:
             watch(reading)
-        with entering(reading, None):
-            return chosen(step(reading), self.adapter.output)
+        with embedding_changes(reading, None):
+            return select_output(step(reading), self.adapter.output)
 
-    def follow(self, reading: Reading) -> tuple[Tensor, Tensor]:
+    def run_with_gradients(self, reading: Reading) -> tuple[Tensor, Tensor]:
         """The result of one reading, and the vectors of its inputs that it was made from, both with gradients."""
-        reading, leaves = self.placed(reading), []
+        reading, leaves = self.prepare(reading), []
 
         def leaf(vectors: Tensor) -> Tensor:
             leaves.append(vectors.detach().requires_grad_())
@@ -81,13 +84,13 @@ class Subject:
 
         if self.adapter.inputs != "tokens":
             reading = replace(reading, inputs=leaf(_written(reading.inputs, reading.overwrite)), overwrite=None)
-        with torch.enable_grad(), entering(reading, leaf if self.adapter.inputs == "tokens" else None):
-            out = chosen(call(self.module, self.adapter, reading), self.adapter.output)
+        with torch.enable_grad(), embedding_changes(reading, leaf if self.adapter.inputs == "tokens" else None):
+            out = select_output(call(self.module, self.adapter, reading), self.adapter.output)
         if not leaves:
             raise ValueError(WITHOUT["vectors"])
         return out, leaves[0]
 
-    def can(self, *needs: str) -> str | None:
+    def missing(self, *needs: str) -> str | None:
         """Why one of these is not possible; None where all are."""
         return next((WITHOUT[one] for one in needs if not self._has[one]), None)
 
@@ -98,42 +101,38 @@ class Subject:
             "keep": "keep" in a.takes if whole else a.mask is not None,
             "positions": "positions" in a.takes if whole else a.positions is not None,
             "segments": "segments" in a.takes if whole else a.segments is not None,
-            "source": "source" in a.takes if whole else a.source is not None,
+            "source": a.reads_source,
             "cache": a.session is not None,
             "rebuild": a.rebuild is not None,
             "text": a.inputs != "images",
-            "places": self.per_place,
+            "places": self.per_position,
             "vectors": self._sees_vectors(),
         }
 
     @cached_property
-    def per_place(self) -> bool:
+    def per_position(self) -> bool:
         """Whether there is a result for each position, not one for each item."""
         if self.adapter.inputs == "images":
             return False
-        from headway.audit.search.draw import probe
-
-        one, other = (probe(self, steps) for steps in (2, 3))
+        one, other = (probe(self.adapter, steps) for steps in (2, 3))
         first, second = (self.run([reading])[0] for reading in (one, other))
         follow = all(out.shape[:2] == reading.inputs.shape[:2] for out, reading in ((first, one), (second, other)))
         fixed = one.inputs.shape[1] == other.inputs.shape[1]  # a model of one length: a third axis has to tell then
         return follow and (first.ndim > 2 or not fixed)
 
     def _sees_vectors(self) -> bool:
-        from headway.audit.search.draw import probe
-
         if self.adapter.inputs != "tokens":
             return True
-        reading, seen = probe(self, 3), []
-        with torch.no_grad(), entering(reading, lambda vectors: seen.append(vectors) or vectors):
+        reading, seen = probe(self.adapter, 3), []
+        with torch.no_grad(), embedding_changes(reading, lambda vectors: seen.append(vectors) or vectors):
             call(self.module, self.adapter, reading)
         return bool(seen) and seen[0].shape[:2] == reading.inputs.shape
 
-    def learn(self, other: "Subject") -> None:
+    def copy_probes(self, other: "AdaptedModel") -> None:
         """Take over what is known of another copy of the same model, in place of finding it out by readings."""
-        self.__dict__.update(per_place=other.per_place, _has=other._has)
+        self.__dict__.update(per_position=other.per_position, _has=other._has)
 
-    def placed(self, reading: Reading) -> Reading:
+    def prepare(self, reading: Reading) -> Reading:
         """On the model's device, and vectors and images in its own numbers."""
         moved = {
             name: one.to(self.device, self.dtype if one.is_floating_point() else one.dtype)
@@ -142,7 +141,7 @@ class Subject:
         }
         return replace(reading, **moved)
 
-    def copied(self, dtype: torch.dtype | None = None) -> "Subject":
+    def copy(self, dtype: torch.dtype | None = None) -> "AdaptedModel":
         """The same with weights of its own, in other numbers; a ValueError where it cannot be copied."""
         try:
             module = copy.deepcopy(self.module)
@@ -152,7 +151,7 @@ class Subject:
 
 
 @contextmanager
-def entering(reading: Reading, change: Callable[[Tensor], Tensor] | None) -> Iterator[None]:
+def embedding_changes(reading: Reading, change: Callable[[Tensor], Tensor] | None) -> Iterator[None]:
     """Writes over the vectors of tokens as the reading says, then changes them, while the model runs."""
     with ExitStack() as stack:
         written = [(reading.source, reading.source_overwrite, None), (reading.inputs, reading.overwrite, change)]
@@ -170,8 +169,36 @@ def _mode(tokens: Tensor, over: Overwrite | None, then: Callable[[Tensor], Tenso
         vectors = _written(vectors, over)
         return vectors if then is None else then(vectors)
 
-    return Entrance(tokens, change)
+    return EmbeddingHook(tokens, change)
 
 
 def _written(vectors: Tensor, over: Overwrite | None) -> Tensor:
     return vectors if over is None else over.applied(vectors)
+
+
+@contextmanager
+def restoring(model: nn.Module) -> Iterator[None]:
+    """In use (eval), with gradients wherever they are asked for; modes and buffers come back."""
+    buffers = [
+        (module, name, one, one.detach().clone())
+        for module in model.modules()
+        for name, one in module._buffers.items()
+        if one is not None
+    ]
+    try:
+        with modes_kept(model), torch.inference_mode(False), torch.enable_grad():
+            model.eval()
+            yield
+    finally:
+        with torch.no_grad():
+            for module, name, one, was in buffers:
+                one.copy_(was)
+                module._buffers[name] = one
+
+
+def uncompiled(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
+    """What torch.compile was given, since hooks and copies do not go through what it made; and a note of that."""
+    inner = getattr(model, "_orig_mod", None)
+    if not isinstance(inner, nn.Module):
+        return model, ()
+    return inner, ("It was compiled; the module that was given to torch.compile is examined.",)

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.adapt.guess import guess_adapter
 from headway.audit.examination import examine
-from headway.audit.subject.guess import guessed
 
 V, W, PLACES = 31, 12, 23
 
@@ -87,15 +87,15 @@ class OneHot(nn.Module):
 
 
 def test_tokens_and_places_by_watching() -> None:
-    found = guessed(Small(), None, {})
+    found = guess_adapter(Small(), None, {})
     assert (found.inputs, found.vocabulary, found.longest, found.mask) == ("tokens", V, PLACES, None)
 
 
 def test_logits_are_taken_for_those_of_the_next_token_and_that_is_told() -> None:
-    found, named = guessed(Small(), None, {}), guessed(SmallGPT(), None, {})
+    found, named = guess_adapter(Small(), None, {}), guess_adapter(SmallGPT(), None, {})
     assert found.causal is True and any("next token" in note for note in found.notes)
     assert named.causal is True and any("name" in note for note in named.notes)
-    assert guessed(Small(), None, {"causal": False}).causal is False
+    assert guess_adapter(Small(), None, {"causal": False}).causal is False
 
 
 def test_an_audit_of_it() -> None:
@@ -104,19 +104,19 @@ def test_an_audit_of_it() -> None:
 
 
 def test_a_mask_that_hides() -> None:
-    found = guessed(Encoder(), None, {})
+    found = guess_adapter(Encoder(), None, {})
     assert (found.mask, found.hides, found.mask_type, found.causal) == ("key_padding_mask", True, "bool", False)
     assert examine(Encoder(), laws="padding").holds
 
 
 def test_a_mask_of_pairs_is_left_out_and_that_is_told() -> None:
-    found = guessed(Pairs(), None, {})
+    found = guess_adapter(Pairs(), None, {})
     assert (found.inputs, found.width, found.mask, found.causal) == ("vectors", W, None, None)
     assert any("`mask`" in note for note in found.notes)
 
 
 def test_a_source_and_a_target() -> None:
-    found = guessed(Translator(), None, {})
+    found = guess_adapter(Translator(), None, {})
     assert (found.source, found.argument, found.causal) == ("src", "tgt", True)
     assert (found.source_vocabulary, found.vocabulary) == (V, 29)
     assert examine(Translator(), laws="causal").holds
@@ -133,37 +133,37 @@ class Usual(Translator):
 
 
 def test_a_source_and_a_target_by_their_usual_names() -> None:
-    found = guessed(Usual(), None, {})
+    found = guess_adapter(Usual(), None, {})
     assert (found.source, found.argument, found.mask) == ("input_ids", "decoder_input_ids", None)
     assert (found.source_vocabulary, found.vocabulary) == (V, 29)
 
 
 def test_images() -> None:
-    assert guessed(Pixels(), None, {}).image == (1, 28, 28)
-    assert guessed(Pixels(pretrained_cfg={"input_size": (1, 28, 28)}), None, {}).image == (1, 28, 28)
+    assert guess_adapter(Pixels(), None, {}).image == (1, 28, 28)
+    assert guess_adapter(Pixels(pretrained_cfg={"input_size": (1, 28, 28)}), None, {}).image == (1, 28, 28)
 
 
 def test_a_sequence_of_layers() -> None:
-    found = guessed(nn.Sequential(nn.Embedding(V, W), nn.Linear(W, 5)), None, {})
+    found = guess_adapter(nn.Sequential(nn.Embedding(V, W), nn.Linear(W, 5)), None, {})
     assert (found.vocabulary, found.causal) == (V, None)
 
 
 def test_what_nobody_can_guess_names_what_to_give() -> None:
     with pytest.raises(ValueError, match=r"what OneHot reads.*vocabulary= .--vocabulary.*Adapter"):
-        guessed(OneHot(), None, {})
-    assert guessed(OneHot(), None, {"vocabulary": 7}).inputs == "tokens"
+        guess_adapter(OneHot(), None, {})
+    assert guess_adapter(OneHot(), None, {"vocabulary": 7}).inputs == "tokens"
 
 
 def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no 'vocabluary' .did you mean vocabulary"):
-        guessed(OneHot(), None, {"vocabluary": 7})
+        guess_adapter(OneHot(), None, {"vocabluary": 7})
 
 
 def test_guessing_leaves_the_model_and_the_draws_as_they_were() -> None:
     model = Small().train()
     model.head.eval()
     torch.manual_seed(1)
-    guessed(model, None, {})
+    guess_adapter(model, None, {})
     after = torch.rand(1)
     torch.manual_seed(1)
     assert torch.equal(after, torch.rand(1))

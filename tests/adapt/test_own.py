@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from headway.audit.subject.own import own
-from headway.audit.subject.trial import quietly, run_of
+from headway.adapt.own import own
+from headway.adapt.trial import inference, trial_run
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
 from headway.config.spec import Spatial
 from headway.config.vectors import VectorsConfig
@@ -28,12 +28,12 @@ def test_what_is_taken_goes_through_and_matters(name: str) -> None:
     model: Any = fresh(MODELS[name], std=0.3)
     adapter = own(model)
     assert adapter is not None
-    with quietly(model):
-        plain = run_of(model, adapter)
+    with inference(model):
+        plain = trial_run(model, adapter)
         for word in sorted(adapter.takes):
-            assert run_of(model, adapter, **GIVEN[word]).shape == plain.shape
+            assert trial_run(model, adapter, **GIVEN[word]).shape == plain.shape
         for word in {"keep", "segments"} & adapter.takes:
-            assert not torch.equal(run_of(model, adapter, **GIVEN[word]), plain)
+            assert not torch.equal(trial_run(model, adapter, **GIVEN[word]), plain)
 
 
 def test_claims() -> None:
@@ -57,5 +57,5 @@ def test_a_grid_is_read_whole() -> None:
     model: Any = fresh(VectorsConfig(stack=StackConfig(block=block, layers=1), length=12))
     adapter = own(model)
     assert adapter is not None
-    with quietly(model):
-        assert run_of(model, adapter).shape == (2, 12, 8)
+    with inference(model):
+        assert trial_run(model, adapter).shape == (2, 12, 8)

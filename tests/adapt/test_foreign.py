@@ -10,9 +10,9 @@ from sentence_transformers.sentence_transformer import modules
 from torch import nn
 from x_transformers import Decoder, Encoder, TransformerWrapper
 
+from headway.adapt.adapter import Adapter
+from headway.adapt.guess import guess_adapter
 from headway.audit.examination import examine
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.guess import guessed
 from tests.parity.sentence.theirs import WIDTH as THEIR_WIDTH
 from tests.parity.sentence.theirs import encoder, made
 
@@ -29,7 +29,7 @@ def statuses(model: nn.Module, laws: str) -> dict[str, str]:
 
 
 def test_a_wrapped_decoder() -> None:
-    found = guessed(wrapped(Decoder), None, {})
+    found = guess_adapter(wrapped(Decoder), None, {})
     assert (found.vocabulary, found.longest, found.causal, found.mask, found.positions) == (31, 64, True, "mask", "pos")
     assert not found.hides and found.mask_type == "bool" and found.session is not None
 
@@ -42,11 +42,11 @@ def test_a_wrapped_decoder_holds() -> None:
 
 def test_positions_that_a_bias_refuses_are_not_passed() -> None:
     model = wrapped(Decoder, rel_pos_bias=True)
-    assert guessed(model, None, {}).positions is None
+    assert guess_adapter(model, None, {}).positions is None
 
 
 def test_a_wrapped_encoder() -> None:
-    found = guessed(wrapped(Encoder), None, {})
+    found = guess_adapter(wrapped(Encoder), None, {})
     assert found.causal is False and found.session is None
 
 
@@ -54,9 +54,9 @@ def test_vectors_and_images() -> None:
     layers = Encoder(**LAYERS)
     vectors = x_transformers.ContinuousTransformerWrapper(dim_in=9, dim_out=7, max_seq_len=20, attn_layers=layers)
     pictures = x_transformers.ViTransformerWrapper(image_size=12, patch_size=4, num_classes=5, attn_layers=layers)
-    assert guessed(vectors, None, {}).width == 9
-    assert guessed(layers, None, {}).width == 16
-    assert guessed(pictures, None, {}).image == (3, 12, 12)
+    assert guess_adapter(vectors, None, {}).width == 9
+    assert guess_adapter(layers, None, {}).width == 16
+    assert guess_adapter(pictures, None, {}).image == (3, 12, 12)
 
 
 def test_an_encoder_and_a_decoder() -> None:
@@ -64,14 +64,14 @@ def test_an_encoder_and_a_decoder() -> None:
     both: dict[str, Any] = {f"{side}_{name}": value for side in ("enc", "dec") for name, value in sizes.items()}
     both["dec_num_tokens"] = 29
     model = x_transformers.XTransformer(dim=16, **both).eval()
-    found = guessed(model, None, {})
+    found = guess_adapter(model, None, {})
     assert (found.vocabulary, found.source_vocabulary, found.takes) == (29, 31, {"keep", "source"})
     assert statuses(model, "causal,batch") == {"causal": "holds", "batch": "holds"}
 
 
 def test_a_wrapper_that_gives_a_loss_is_refused() -> None:
     with pytest.raises(ValueError, match=r"gives a loss.*examine what it wraps"):
-        guessed(x_transformers.AutoregressiveWrapper(wrapped(Decoder)), None, {})
+        guess_adapter(x_transformers.AutoregressiveWrapper(wrapped(Decoder)), None, {})
 
 
 SIZES: dict[str, Any] = dict(d_model=16, nhead=2, dim_feedforward=12)
@@ -91,7 +91,7 @@ def test_layers_of_torch(name: str, batch_first: bool) -> None:
     """Either way round, they are read B L D."""
     make, causal, equivariant = TORCH[name]
     model = make(batch_first=batch_first).eval()
-    found = guessed(model, None, {})
+    found = guess_adapter(model, None, {})
     assert (found.width, found.causal, found.equivariant) == (16, causal, equivariant)
     assert statuses(model, "padding,batch,segments") == {"padding": "holds", "batch": "holds", "segments": "holds"}
 
@@ -112,7 +112,7 @@ def test_a_sentence_encoder() -> None:
 
     SentenceTransformer.__module__ = "sentence_transformers.model"
     model = SentenceTransformer()
-    found: Adapter = guessed(model, None, {})
+    found: Adapter = guess_adapter(model, None, {})
     assert (found.vocabulary, found.longest, found.causal) == (17, 9, False)
     assert statuses(model, "padding") == {"padding": "holds"}
 

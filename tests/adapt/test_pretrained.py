@@ -7,9 +7,9 @@ import torch
 import transformers
 from torch import nn
 
+from headway.adapt.adapter import Adapter
+from headway.adapt.guess import guess_adapter
 from headway.audit.examination import examine
-from headway.audit.subject.adapter import Adapter
-from headway.audit.subject.guess import guessed
 
 VOCABULARY, WIDTH = 37, 12
 SIZES: dict[str, Any] = dict(
@@ -61,7 +61,7 @@ def made(name: str, **more: Any) -> nn.Module:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_fields(name: str) -> None:
-    found = guessed(made(name), None, {})
+    found = guess_adapter(made(name), None, {})
     expected = EXPECTED[name][2]
     assert {field: getattr(found, field) for field in expected} == expected
     assert (found.session is not None) == bool(found.causal)
@@ -85,7 +85,7 @@ def test_encoders_hold(name: str) -> None:
 
 def test_texts_in_one_row_of_a_decoder() -> None:
     """By positions where they are heeded; OPT takes them and heeds them not, which is told."""
-    llama, opt = (guessed(made(name), None, {}) for name in ("LlamaForCausalLM", "OPTForCausalLM"))
+    llama, opt = (guess_adapter(made(name), None, {}) for name in ("LlamaForCausalLM", "OPTForCausalLM"))
     assert not llama.notes and any("mask of all pairs" in note for note in opt.notes)
     assert broken(made("LlamaForCausalLM"), "segments") == broken(made("OPTForCausalLM"), "segments") == []
 
@@ -95,12 +95,12 @@ def test_a_flag_that_is_off_does_not_take_the_claim_away() -> None:
     model: Any = made("GPT2LMHeadModel", attn_implementation="sdpa")
     for block in model.transformer.h:
         block.attn.is_causal = False
-    assert guessed(model, None, {}).causal is True
+    assert guess_adapter(model, None, {}).causal is True
     assert broken(model, "causal") == ["causal"]
 
 
 def test_what_is_told_comes_first() -> None:
-    found = guessed(made("BertModel"), None, {"causal": True, "longest": 7})
+    found = guess_adapter(made("BertModel"), None, {"causal": True, "longest": 7})
     assert found.causal is True and found.longest == 7 and found.vocabulary == VOCABULARY
 
 
@@ -110,9 +110,9 @@ def test_sound_is_not_guessed() -> None:
         conv_stride=(2,), num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
     )  # fmt: skip
     with pytest.raises(ValueError, match=r"reads input_values.*Adapter"):
-        guessed(transformers.Wav2Vec2Model(config), None, {})
+        guess_adapter(transformers.Wav2Vec2Model(config), None, {})
 
 
 def test_an_adapter_that_is_given_is_tried() -> None:
     with pytest.raises(ValueError, match=r"called with tokens .2, 5., failed: .*with an Adapter"):
-        guessed(made("ViTForImageClassification"), Adapter(vocabulary=5), {})
+        guess_adapter(made("ViTForImageClassification"), Adapter(vocabulary=5), {})

@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from headway.audit.subject.adapter import Adapter, Step
-from headway.audit.subject.reading import Reading
+from headway.adapt.adapter import Adapter, Reading, Step
 from headway.config import StackConfig
 from headway.config.base import sides
 from headway.models import KINDS, make

@@ -1,0 +1,1 @@
+"""How anybody's module is called: its inputs, masks, positions, caches and outputs, described by an `Adapter`."""
