@@ -16,17 +16,19 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from headway import load
 from headway.app.settings import resolve
-from headway.data.baselines import Bags, bag_of_words
 from headway.data.batch import IGNORED, Examples
 from headway.data.labelled import Labelled, Sample
+from headway.data.masked_text import MaskedText
 from headway.data.measures import accuracy, confusion, macro_f1
-from headway.data.objectives import MaskedText
 from headway.data.source import records
 from headway.models.encoder import Masked
 from headway.training.tasks import masked
 from headway.training.work import Place
+from recipes.bag_of_words import Bags, bag_of_words
 
 HERE = Path(__file__).parent
 GRAMS, STRENGTHS = ((1, 1), (1, 2)), (1.0, 3.0, 10.0)  # of the logistic regression; chosen on the validation part
@@ -123,7 +125,7 @@ def _right(model: Masked, examples: Examples, name: str) -> float:
     for start in range(0, ASKED, _TURN):
         part = slice(start, start + _TURN)
         inputs = examples.batch(rows[part], keys[part]).inputs
-        hidden = model.read(inputs["tokens"], keep=inputs["keep"], types=inputs["types"])
+        hidden = model.hidden_states(inputs["tokens"], keep=inputs["keep"], types=inputs["types"])
         if name == "words":
             asked = inputs["words"] != IGNORED
             hits.append(model.words(hidden[asked]).argmax(-1) == inputs["words"][asked])

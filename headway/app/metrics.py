@@ -20,20 +20,18 @@ from headway.app.embed import Embedder
 from headway.app.translate import Line, Translator
 from headway.config.base import sides
 from headway.config.train import DataConfig
-from headway.data.album import read_album
 from headway.data.batch import Batch, Examples
-from headway.data.contrast import Contrast, Twin
+from headway.data.image_dataset import ImageExamples, read_images
 from headway.data.labelled import Labelled, samples_of
-from headway.data.learn import literal
+from headway.data.masked_text import MaskedText
 from headway.data.measures import accuracy, confusion, macro_f1, spearman
-from headway.data.objectives import MaskedText
-from headway.data.pairs import Pairs, pairs_of
-from headway.data.pictures import Pictures
 from headway.data.sentences import Sentences
-from headway.data.shards import build
+from headway.data.shard_writer import build
 from headway.data.source import Record, documents, records
-from headway.data.strided import Strided
+from headway.data.text_pairs import ContrastivePairs, Seq2SeqPairs, TextPair, pairs_of
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_training import literal
+from headway.data.windows import Strided
 from headway.hub.load import Loaded
 from headway.training.evaluate import by_size
 from headway.training.objectives.embed import embed as nearest
@@ -156,12 +154,12 @@ def masked(loaded: Loaded, settings: EvalSettings, progress: Progress) -> Evalua
 
 def images(loaded: Loaded, settings: EvalSettings, progress: Progress) -> Evaluation:
     c = loaded.model.config
-    album = read_album(
+    album = read_images(
         settings.data.train, size=sides(c.image), channels=c.channels, names=labels_of(c), images=c.images,
         progress=partial(progress, "pictures read"),
     )  # fmt: skip
     logits = lambda inputs: loaded.model(inputs["images"])  # noqa: E731
-    return _classification("images", logits, Pictures(album, c.images), labels_of(c), settings, progress)
+    return _classification("images", logits, ImageExamples(album, c.images), labels_of(c), settings, progress)
 
 
 def classify(loaded: Loaded, settings: EvalSettings, progress: Progress) -> Evaluation:
@@ -255,7 +253,7 @@ def _predicted(
         return {}, {}, ("loss: not measured, as the tokenizer of a Marian model cuts sources alone",)
     most = c.length if c.kind == "seq2seq" else None
     length = settings.length or most or WINDOW
-    examples = Pairs.of(pairs, tokenizer_of(loaded), c.special, length=length, cut=settings.data.cut)
+    examples = Seq2SeqPairs.of(pairs, tokenizer_of(loaded), c.special, length=length, cut=settings.data.cut)
     losses, hits, counts = sums(loaded.model, next_target_token, examples, settings.batch, partial(progress, "pairs"))
     count = counts["loss"]
     return {"loss": losses["loss"] / count, "accuracy": hits["loss"] / count}, {"tokens": count}, ()
@@ -286,8 +284,8 @@ def embed(loaded: Loaded, settings: EvalSettings, progress: Progress) -> Evaluat
     c, d, tokenizer = loaded.model.config, settings.data, tokenizer_of(loaded)
     columns = {"first": d.first, "second": d.second} | ({"score": settings.score} if settings.score else {})
     rows = list(records(d.train, columns=columns, format=d.format))
-    twins = [Twin(row.where, row.fields["first"], row.fields["second"]) for row in rows]
-    examples = Contrast(twins, tokenizer, limit=c.limit, tail=c.tail, prompt=c.prompt)
+    twins = [TextPair(row.where, row.fields["first"], row.fields["second"]) for row in rows]
+    examples = ContrastivePairs(twins, tokenizer, limit=c.limit, tail=c.tail, prompt=c.prompt)
     losses, hits, counts = sums(loaded.model, nearest, examples, settings.batch, partial(progress, "pairs"))
     count = counts["loss"]
     measures = {"loss": losses["loss"] / count, "retrieval_accuracy": hits["loss"] / count}

@@ -19,6 +19,7 @@ from headway.app.progress import Progress, TensorBoard
 from headway.app.run_directory import is_same_launch, rank_zero_first, run_directory
 from headway.config.train import TrainConfig
 from headway.data.batch import IGNORED
+from headway.data.loader import check_shares
 from headway.data.tokenizer import Tokenizer
 from headway.decoding import Request, generate
 from headway.hub import save
@@ -26,7 +27,6 @@ from headway.hub.parts import parts_of
 from headway.models import build, parameters
 from headway.training import checkpoint
 from headway.training.allocator import keep_memory
-from headway.training.feed import check_shares
 from headway.training.loop import Event, Run
 from headway.training.machine import machine
 from headway.training.parallel import whole

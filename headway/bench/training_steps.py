@@ -25,16 +25,15 @@ from headway.bench.row import Row, Target, counted
 from headway.bench.run import Run
 from headway.bench.sizes import SIZES, Size
 from headway.config.train import OptimConfig, TokenizerConfig
-from headway.data.chunks import Document
-from headway.data.embedded import python
-from headway.data.learn import learn
-from headway.data.order import Order
-from headway.data.shards import build as build_shards
+from headway.data.builtin_data import python_reference
+from headway.data.loader import Loader, Order
+from headway.data.shard_writer import build as build_shards
+from headway.data.source import Document
+from headway.data.tokenizer_training import train_tokenizer
 from headway.data.windows import Windows
 from headway.hub import save
 from headway.models import build
 from headway.training.allocator import keep_memory
-from headway.training.feed import Feed
 from headway.training.learner import Learner, total
 from headway.training.objectives.language import language
 from headway.training.optim import Optimizer
@@ -149,15 +148,15 @@ def waiting(size: Size, place: Path, *, steps: int) -> Row:
     return counted(replace(row, note=making), 100 * feed.waited / passed, target=TARGET)
 
 
-def feed_of(size: Size, place: Path) -> tuple[Feed, int]:
+def feed_of(size: Size, place: Path) -> tuple[Loader, int]:
     """Windows over the Python reference, in characters, and how many characters there are."""
-    texts = [Document(where, fields["text"]) for where, fields in python()]
-    tokenizer = learn((text.text for text in texts), TokenizerConfig(kind="character"), task="language")
+    texts = [Document(where, fields["text"]) for where, fields in python_reference()]
+    tokenizer = train_tokenizer((text.text for text in texts), TokenizerConfig(kind="character"), task="language")
     examples = Windows(build_shards(texts, tokenizer, place, identity="the Python reference").view(), size.length)
-    return Feed(examples, Order(len(examples), seed=0), size.batch), tokenizer.size
+    return Loader(examples, Order(len(examples), seed=0), size.batch), tokenizer.size
 
 
-def seconds_of_a_batch(feed: Feed, *, count: int = 50) -> float:
+def seconds_of_a_batch(feed: Loader, *, count: int = 50) -> float:
     begun = time.perf_counter()
     for step in range(1000, 1000 + count):
         feed.step(step)

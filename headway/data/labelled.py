@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from headway.config.train import DataConfig
-from headway.data.batch import Batch
-from headway.data.ragged import Ragged, kept, padded
+from headway.data.batch import Batch, Ragged, kept, padded
 from headway.data.source import records
 from headway.data.tokenizer import Tokenizer
 

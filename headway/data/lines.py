@@ -1,8 +1,15 @@
-"""Lines of text from files and from standard input, each with the words for where it stands."""
+"""Lines of text from files and from standard input, plain or compressed, in pieces that fit into memory.
 
+Each comes with the words for where it stands.
+"""
+
+import gzip
+import io
 import sys
+import zlib
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -33,3 +40,99 @@ def text_of(line: bytes, number: int, name: str) -> str:
     except UnicodeDecodeError:
         raise ValueError(f"line {number} of {name} is not UTF-8 text") from None
     return text.rstrip("\r\n")
+
+
+PIECE = 1 << 20  # bytes of a line that are read at once
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without its end, or a piece of a very long one: `ends` says whether it is the last.
+
+    `mark` is the end that was taken off; the last line of a file may have none.
+    """
+
+    number: int
+    text: str
+    ends: bool = True
+    mark: str = "\n"
+
+
+def lines(file: Path) -> Iterator[Line]:
+    """The lines of a file; `-` is stdin. What is compressed with gzip is told by its first bytes, not by its name."""
+    with _stream(file) as stream:
+        try:
+            yield from _decoded(stream, name_of(file))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{name_of(file)} is compressed with gzip and damaged: {error}") from None
+
+
+@contextmanager
+def _stream(file: Path) -> Iterator[io.BufferedIOBase]:
+    if str(file) == "-":
+        if sys.stdin is None:
+            raise ValueError("standard input is closed: give a file, or something to read")
+        yield _unpacked(sys.stdin.buffer, file)  # type: ignore[arg-type]
+        return
+    try:
+        opened = file.open("rb")
+    except OSError as error:
+        raise ValueError(f"{file} cannot be opened: {error.strerror}") from None
+    with opened as stream:
+        yield _unpacked(stream, file)
+
+
+def _unpacked(stream: io.BufferedIOBase, file: Path) -> io.BufferedIOBase:
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[arg-type]
+    if buffered.peek(2)[:2] == _GZIP:
+        return io.BufferedReader(gzip.GzipFile(fileobj=buffered))  # type: ignore[arg-type]
+    if file.suffix == ".gz":
+        raise ValueError(f"{file} is not compressed with gzip, though its name says so")
+    return buffered
+
+
+def _decoded(stream: io.BufferedIOBase, name: str) -> Iterator[Line]:
+    number, left, open_ = 1, b"", False
+    while raw := stream.readline(PIECE):
+        marked, last = raw.endswith(b"\n"), len(raw) < PIECE
+        raw = left + raw
+        left = b"" if marked or last else raw[_whole(raw) :]
+        text = text_of(raw[: len(raw) - len(left)], number, name)
+        yield Line(number, text, marked or last, "\n" if marked else "")
+        number, open_ = number + marked, not (marked or last)
+    if open_:  # the file ended with a whole piece
+        yield Line(number, text_of(left, number, name), ends=True, mark="")
+
+
+def _whole(raw: bytes) -> int:
+    """How many bytes are whole characters: a piece may be cut within one.
+
+    >>> _whole("né".encode()[:2]), _whole("né".encode())
+    (1, 3)
+    """
+    for back in range(1, min(len(raw), 3) + 1):
+        lead = raw[-back]
+        if lead >> 6 != 0b10:  # the first byte of a character says how many it has
+            needed = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+            return len(raw) - back if needed > back else len(raw)
+    return len(raw)
+
+
+def whole_lines(file: Path, *, longest: int | None = None) -> Iterator[tuple[int, str]]:
+    """Numbered lines, each as one text; one with more than `longest` characters is refused."""
+    parts: list[str] = []
+    size = 0
+    for line in lines(file):
+        size += len(line.text)
+        if longest is None or size <= longest:
+            parts.append(line.text)
+        if not line.ends:
+            continue
+        if longest is not None and size > longest:
+            raise ValueError(
+                f"line {line.number} of {name_of(file)} has {size:,} characters, and one example is a line of at most "
+                f"{longest:,}: break it into lines"
+            )
+        yield line.number, "".join(parts)
+        parts, size = [], 0

@@ -1,171 +1,157 @@
-"""Documents to shards of tokens: once, in batches, and from where it was when it was killed.
+"""Text tokenised once, into memory-mapped files of tokens with a manifest that says what they are made of.
 
-    build(documents(places), tokenizer, directory, identity=fingerprint(places)).split(0.1)
-
-gives two views of the tokens, to learn from and to measure with.
+A directory of shards holds shard-00000.npy …, the tokens; documents.npy, where documents begin; marks.npy, places of
+which both the token and the byte of text are known; and manifest.json, which is written whole or not at all.
+Each document is followed by the tokenizer's end token, and the first is preceded by one, where it has any.
 """
 
+import hashlib
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from headway.data.chunks import Chunk, Document, chunks_of
-from headway.data.files import read_json, write_whole
+from headway.data.files import read_json
 from headway.data.tokenizer import Tokenizer
-from headway.data.tokens import DOCUMENTS, MANIFEST, MARKS, Shards, opened, shard_name, tokenizer_hash
 
-SHARD_TOKENS = 1 << 24
-CHUNKS = 256  # that are encoded together; the library spreads them over the processor's cores
-KINDS = ("", ".documents", ".marks")
+MANIFEST, DOCUMENTS, MARKS = "manifest.json", "documents.npy", "marks.npy"
+
+
+def tokenizer_hash(tokenizer: Tokenizer) -> str:
+    """Two tokenizers of one hash make the same tokens of the same text."""
+    said = tokenizer.engine.to_str() + json.dumps(tokenizer.special, sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def shard_name(number: int, kind: str = "") -> str:
+    return f"shard-{number:05d}{kind}.npy"
+
+
+def open_array(path: Path) -> np.ndarray:
+    """A file of numbers as an array that the system reads when it is looked at."""
+    try:
+        # A plain array over the mapping: numpy's own class makes each slice several times as slow.
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): remove {path.parent}, and it is made again") from None
+
+
+class Shards:
+    """The tokens of all documents, one after the other; only what is looked at is read."""
+
+    def __init__(self, directory: Path, manifest: dict) -> None:
+        self.directory, self.manifest = directory, manifest
+        self.parts = [open_array(directory / shard_name(number)) for number in range(len(manifest["shards"]))]
+        for number, (part, said) in enumerate(zip(self.parts, manifest["shards"], strict=True)):
+            if len(part) != said["tokens"]:
+                raise ValueError(
+                    f"{directory / shard_name(number)} has {len(part)} tokens where the manifest says "
+                    f"{said['tokens']}: remove {directory}, and it is made again"
+                )
+        self.offsets = np.cumsum([0, *(len(part) for part in self.parts)])
+
+    @classmethod
+    def open(cls, directory: str | Path) -> "Shards":
+        place = Path(directory)
+        if not (place / MANIFEST).exists():
+            raise ValueError(f"{place} has no {MANIFEST}, so it holds no tokens that can be used")
+        manifest = read_json(place / MANIFEST)
+        if not manifest.get("finished"):
+            raise ValueError(f"{place} holds tokens of a part of the data only: start the same training once more")
+        return cls(place, manifest)
+
+    @property
+    def total(self) -> int:
+        """How many tokens there are, end tokens included."""
+        return int(self.offsets[-1])
+
+    @property
+    def bytes(self) -> int:
+        """The length of the text in UTF-8."""
+        return int(self.manifest["bytes"])
+
+    @cached_property
+    def documents(self) -> np.ndarray:
+        """Where each document begins; it ends, end token included, where the next one begins."""
+        return open_array(self.directory / DOCUMENTS)
+
+    @cached_property
+    def marks(self) -> np.ndarray:
+        """Rows of (token, byte): the text before this byte is the tokens before this token."""
+        return open_array(self.directory / MARKS)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Tokens start … stop - 1, across the shards that hold them."""
+        if not 0 <= start <= stop <= self.total:
+            raise ValueError(f"tokens {start} to {stop} were asked for, and there are {self.total}")
+        first, last = (int(found) for found in np.searchsorted(self.offsets[1:-1], [start, stop], side="right"))
+        pieces = [
+            self.parts[part][max(start - self.offsets[part], 0) : stop - self.offsets[part]]
+            for part in range(first, last + 1)
+        ]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def gather(self, starts: np.ndarray, length: int) -> np.ndarray:
+        """The `length` tokens from each start on, as rows of int64."""
+        part = int(np.searchsorted(self.offsets[1:-1], starts[0], side="right")) if len(self.parts) > 1 else 0
+        if starts.min() >= self.offsets[part] and starts.max() + length <= self.offsets[part + 1]:
+            return self.parts[part][(starts - self.offsets[part])[:, None] + np.arange(length)].astype(np.int64)
+        return np.stack([self.read(int(start), int(start) + length) for start in starts]).astype(np.int64)
+
+    def view(self) -> "TokenView":
+        return TokenView(self, 0, self.total, self.bytes)
+
+    def split(self, held: float) -> tuple["TokenView", "TokenView"]:
+        """The first part to learn from, and the last `held` of the tokens to measure with, cut at the nearest mark.
+
+        The second begins one token early: that token is what its first prediction is made from, so every token is
+        predicted by one of the two and none by both.
+        """
+        if not 0 <= held < 1:
+            raise ValueError(f"the share of data that is held back is at least 0 and below 1, not {held}")
+        token, byte = self._mark((1 - held) * self.total) if held else (self.total, self.bytes)
+        return TokenView(self, 0, token, byte), TokenView(self, token - 1, self.total, self.bytes - byte)
+
+    def _mark(self, token: float) -> tuple[int, int]:
+        """The mark nearest to a token; the first does not count, because nothing stands before it."""
+        inner = self.marks[1:]
+        if not len(inner):
+            raise ValueError(
+                f"a text of {self.total} tokens is too small to hold back a part of it: give more text, or validation "
+                "data of its own"
+            )
+        after = min(int(np.searchsorted(inner[:, 0], token)), len(inner) - 1)
+        nearest = min((max(after - 1, 0), after), key=lambda place: abs(int(inner[place, 0]) - token))
+        return int(inner[nearest, 0]), int(inner[nearest, 1])
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far the work is."""
+class TokenView:
+    """A stretch of tokens. Its first token is only ever looked at; `bytes` is the text of all that follow it.
 
-    documents: int
-    tokens: int
+    That is exact where the tokenizer has an end token; where not, the first token of the first document is missing.
+    """
+
+    shards: Shards
+    start: int
+    stop: int
     bytes: int
 
+    @property
+    def total(self) -> int:
+        return self.stop - self.start
 
-@dataclass
-class _Growing:
-    """The shard that is being filled, and the counts of all before it."""
+    @property
+    def documents(self) -> np.ndarray:
+        """Where documents begin, counted from the view's own first token."""
+        every = self.shards.documents
+        first, last = np.searchsorted(every, [self.start, self.stop])
+        return every[first:last] - self.start
 
-    tokens: int = 0
-    bytes: int = 0
-    documents: int = 0
-    chunks: int = 0
-    rows: list[np.ndarray] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    marks: list[tuple[int, int]] = field(default_factory=list)
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.shards.read(self.start + start, self.start + stop)
 
-    def add(self, row: np.ndarray) -> None:
-        self.rows.append(row)
-        self.tokens += len(row)
-
-    def flush(self) -> None:
-        self.rows, self.starts, self.marks = [], [], []
-
-
-def build(
-    documents: Iterable[Document],
-    tokenizer: Tokenizer,
-    directory: str | Path,
-    *,
-    identity: str,
-    progress: Callable[[Progress], None] | None = None,
-    shard_tokens: int = SHARD_TOKENS,
-) -> Shards:
-    """The shards of these documents, made where they are not there yet.
-
-    `identity` stands for the data. Where a manifest in the directory names the same data and tokenizer, finished shards
-    are kept and the rest is made; where it names others, all is made anew.
-    """
-    place = Path(directory)
-    place.mkdir(parents=True, exist_ok=True)
-    manifest = _begun(
-        place,
-        {"identity": identity, "tokenizer": tokenizer_hash(tokenizer), "size": tokenizer.size, "end": tokenizer.end},
-    )
-    if not manifest["finished"]:
-        _fill(place, manifest, chunks_of(documents), tokenizer, shard_tokens, progress or (lambda _: None))
-        _finish(place, manifest)
-    return Shards.open(place)
-
-
-def _begun(place: Path, wanted: dict) -> dict:
-    """The manifest of work on the same data and tokenizer, or a fresh one in a directory without old shards."""
-    try:
-        found = read_json(place / MANIFEST) if (place / MANIFEST).exists() else {}
-    except ValueError:
-        found = {}
-    if all(found.get(key) == value for key, value in wanted.items()):
-        return found
-    (place / MANIFEST).unlink(missing_ok=True)
-    for path in [*place.glob("shard-*.npy"), place / DOCUMENTS, place / MARKS]:
-        path.unlink(missing_ok=True)
-    return {**wanted, "finished": False, "tokens": 0, "bytes": 0, "documents": 0, "chunks": 0, "shards": []}
-
-
-def _fill(
-    place: Path,
-    manifest: dict,
-    chunks: Iterator[Chunk],
-    tokenizer: Tokenizer,
-    shard_tokens: int,
-    progress: Callable[[Progress], None],
-) -> None:
-    end = () if tokenizer.end is None else (tokenizer.end,)
-    kind = np.dtype(np.uint16 if tokenizer.size <= 1 << 16 else np.uint32)
-    now = _Growing(*(manifest[key] for key in ("tokens", "bytes", "documents", "chunks")))
-    if not now.chunks:
-        now.add(np.array(end, kind))
-    chunks = islice(chunks, now.chunks, None)
-    while batch := list(islice(chunks, CHUNKS)):
-        for chunk, found in zip(batch, tokenizer.encode_all([one.text for one in batch], special=False), strict=True):
-            _append(now, chunk, np.array(found, kind), np.array(end, kind))
-        progress(Progress(now.documents, now.tokens, now.bytes))
-        if now.tokens - manifest["tokens"] >= shard_tokens:
-            _write(place, manifest, now)
-    if now.rows:
-        _write(place, manifest, now)
-
-
-def _append(now: _Growing, chunk: Chunk, found: np.ndarray, end: np.ndarray) -> None:
-    now.marks.append((now.tokens, now.bytes))
-    if chunk.starts:
-        now.starts.append(now.tokens)
-        now.documents += 1
-    now.add(found)
-    if chunk.ends:
-        now.add(end)
-    now.chunks += 1
-    now.bytes += len(chunk.text.encode())
-
-
-def _write(place: Path, manifest: dict, now: _Growing) -> None:
-    """One more shard, and then the manifest that knows of it: a shard that no manifest names is made again."""
-    number = len(manifest["shards"])
-    contents = np.concatenate(now.rows), np.array(now.starts, np.int64), np.array(now.marks, np.int64).reshape(-1, 2)
-    for kind, content in zip(KINDS, contents, strict=True):
-        _join([content], place / shard_name(number, kind))
-    manifest["shards"].append({"tokens": now.tokens - manifest["tokens"], "documents": len(now.starts)})
-    manifest |= {"tokens": now.tokens, "bytes": now.bytes, "documents": now.documents, "chunks": now.chunks}
-    _say(place, manifest)
-    now.flush()
-
-
-def _finish(place: Path, manifest: dict) -> None:
-    """What each shard knows of its documents and marks becomes one file each; the manifest says so last."""
-    if not manifest["documents"]:
-        raise ValueError("there is no text in the data: every document is empty")
-    numbers = range(len(manifest["shards"]))
-    for kind, name in zip(KINDS[1:], (DOCUMENTS, MARKS), strict=True):
-        _join([opened(place / shard_name(number, kind)) for number in numbers], place / name)
-    manifest["finished"] = True
-    _say(place, manifest)
-    for number in numbers:
-        for kind in KINDS[1:]:
-            (place / shard_name(number, kind)).unlink(missing_ok=True)
-
-
-def _join(parts: list[np.ndarray], path: Path) -> None:
-    """Written, not mapped: a full disk is then an error that can be told, and not the end of the process."""
-    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
-    with path.open("wb") as file:
-        said = {"descr": parts[0].dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, said)
-        for part in parts:
-            file.write(part.tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _say(place: Path, manifest: dict) -> None:
-    write_whole(place / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    def gather(self, starts: np.ndarray, length: int) -> np.ndarray:
+        return self.shards.gather(self.start + starts, length)

@@ -4,17 +4,30 @@ records(["train.csv"], columns=("text", "label"))      examples with named field
 documents(["book.txt", "stdlib"])                       text to learn a language from
 """
 
+import csv
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
 
-from headway.data import embedded, tables
-from headway.data.chunks import Document
-from headway.data.places import Found, fingerprint, found_at, size_of
-from headway.data.reading import PIECE, Line, lines
-from headway.data.tables import Columns, Record
+from headway.data import builtin_data
+from headway.data.lines import PIECE, Line, lines, name_of, whole_lines
+from headway.data.paths import DataFile, find_data, fingerprint, size_of
 
 __all__ = ["Document", "Record", "documents", "fingerprint", "records", "size_of"]
 
 LONGEST = 1 << 20  # characters of a line that is one example
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document, or a part of one: `ends` says whether it ends here. `where` is how a sentence calls its place."""
+
+    where: str
+    text: str
+    ends: bool = True
 
 
 def records(
@@ -25,7 +38,7 @@ def records(
     Plain text has an example a line, and a tab between fields, in the order of `columns`.
     """
     wanted = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
-    for place in found_at(places):
+    for place in find_data(places):
         yield from _some(_records(place, wanted, format, LONGEST), place)
 
 
@@ -36,7 +49,7 @@ def documents(
 
     In plain text a document is a file, a line or a paragraph (which ends with an empty line); elsewhere it is a record.
     """
-    for place in found_at(places):
+    for place in find_data(places):
         if place.file is not None and place.format(format) == "text":
             found = CUTS[document](lines(place.file), place.name)
         else:
@@ -44,7 +57,7 @@ def documents(
         yield from _some(found, place)
 
 
-def _some(found: Iterable, place: Found) -> Iterator:
+def _some(found: Iterable, place: DataFile) -> Iterator:
     """The same, and at least one; a file that was not named itself may be empty, as many in a folder are."""
     empty = True
     for one in found:
@@ -54,14 +67,14 @@ def _some(found: Iterable, place: Found) -> Iterator:
         raise ValueError(f"{place.name} is empty: there is no text in it")
 
 
-def _records(place: Found, columns: Columns, format: str, longest: int | None) -> Iterator[Record]:
+def _records(place: DataFile, columns: Columns, format: str, longest: int | None) -> Iterator[Record]:
     if place.file is not None:
-        yield from tables.read(place.file, place.format(format), columns, longest)
+        yield from read_records(place.file, place.format(format), columns, longest)
         return
-    for where, fields in embedded.read(place.name):
+    for where, fields in builtin_data.read(place.name):
         # Our own names hold too: files beside it may call their columns otherwise.
         names = {ours: theirs if theirs in fields else ours for ours, theirs in columns.items()}
-        yield Record(where, tables.taken(fields, names, place.name))
+        yield Record(where, taken(fields, names, place.name))
 
 
 def _recorded(found: Iterable[Record], document: str) -> Iterator[Document]:
@@ -127,3 +140,120 @@ def _paragraphs(found: Iterable[Line], name: str) -> Iterator[Document]:
 
 
 CUTS = {"file": _files, "line": _each_line, "paragraph": _paragraphs}
+
+
+_FIELD = (1 << 31) - 1
+Columns = Mapping[str, str]  # our name of a field -> the column's name
+
+
+@dataclass(frozen=True)
+class Record:
+    """Fields by our names, and the words for where they stand."""
+
+    where: str
+    fields: dict[str, str]
+
+
+def read_records(file: Path, format: str, columns: Columns, longest: int | None) -> Iterator[Record]:
+    """The records of one file of a known format."""
+    if format == "jsonl":
+        return _json(file, columns, longest)
+    if format in ("csv", "tsv"):
+        return _table(file, columns, longest, tabs=format == "tsv")
+    return _text(file, columns, longest)
+
+
+def taken(fields: Mapping[str, Any], columns: Columns, where: str) -> dict[str, str]:
+    """Of these fields those that are asked for, by our names."""
+    for ours, theirs in columns.items():
+        if theirs not in fields:
+            raise ValueError(_no_column(ours, theirs, list(fields), where))
+    return {ours: _worded(fields[theirs], theirs, where) for ours, theirs in columns.items()}
+
+
+def _no_column(ours: str, theirs: str, there: Sequence[str], where: str) -> str:
+    near = get_close_matches(theirs, there, 1, cutoff=0.7)
+    names = ", ".join(repr(name) for name in there) or "none"
+    hint = f"did you mean {near[0]!r}?" if near else f"say with data.{ours} which one it is"
+    return f"{where} has no column {theirs!r}; it has {names}: {hint}"
+
+
+def _worded(value: object, name: str, where: str) -> str:
+    """Numbers, as labels often are, become text; nothing else does."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    kind = "nothing" if value is None else "a list" if isinstance(value, list) else "an object"
+    raise ValueError(f"column {name!r} at {where} holds {kind} where a text is expected")
+
+
+def _text(file: Path, columns: Columns, longest: int | None) -> Iterator[Record]:
+    """A record a line; several fields have a tab between them, in the order in which they are asked for."""
+    for number, line in whole_lines(file, longest=longest):
+        if not line.strip():
+            continue
+        where = f"line {number} of {name_of(file)}"
+        parts = line.split("\t") if len(columns) > 1 else [line]
+        if len(parts) != len(columns):
+            raise ValueError(
+                f"{where} has {len(parts)} parts with a tab between them where {len(columns)} are expected: "
+                + ", ".join(columns)
+            )
+        yield Record(where, dict(zip(columns, parts, strict=True)))
+
+
+def _json(file: Path, columns: Columns, longest: int | None) -> Iterator[Record]:
+    for number, line in whole_lines(file, longest=longest):
+        if not line.strip():
+            continue
+        where = f"line {number} of {name_of(file)}"
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where} is not valid JSON: {error.msg} at character {error.colno}") from None
+        if not isinstance(found, dict):
+            raise ValueError(f"{where} holds {type(found).__name__} where an object with named fields is expected")
+        fields = taken(found, columns, where)
+        # JSON can spell halves of characters that no text in UTF-8 has.
+        if "\\ud" in line.lower() and any(not _is_text(value) for value in fields.values()):
+            raise ValueError(f"{where} spells half of a character (a lone surrogate such as \\ud800)")
+        yield Record(where, fields)
+
+
+def _is_text(value: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _table(file: Path, columns: Columns, longest: int | None, *, tabs: bool) -> Iterator[Record]:
+    """A header with the columns' names, then a record a row. Between tabs a quote is a letter like any other."""
+    name, begun = name_of(file), 1
+    shape: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"delimiter": ","}
+    rows = csv.reader((line + "\n" for _, line in whole_lines(file, longest=longest)), strict=True, **shape)
+    header: list[str] | None = None
+    csv.field_size_limit(longest or _FIELD)  # the library's own is 128 KB, for all readers there are
+    while True:
+        begun = rows.line_num + 1
+        where = f"line {begun} of {name}"
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            hint = "" if tabs else "; is there a quote that is never closed?"
+            raise ValueError(f"the row that begins at {where} cannot be read: {error}{hint}") from None
+        if row is None:
+            return
+        if not row:
+            continue
+        if header is None:
+            header = _header(row, columns, name)
+            continue
+        if len(row) != len(header):
+            raise ValueError(f"{where} has {len(row)} columns where the header has {len(header)}")
+        yield Record(where, taken(dict(zip(header, row, strict=True)), columns, where))
+
+
+def _header(row: list[str], columns: Columns, name: str) -> list[str]:
+    taken(dict.fromkeys(row, ""), columns, name)
+    if twice := [column for column in columns.values() if row.count(column) > 1]:
+        raise ValueError(f"{name} has more than one column {twice[0]!r}")
+    return row

@@ -6,8 +6,8 @@ from typing import Any
 
 from tokenizers import Tokenizer as Engine
 
-from headway.data import marian, vocabulary
 from headway.data.files import read_optional, write_json
+from headway.data.tokenizer_files import marian_engine, restated, usual, vocabulary_engine
 
 FILE, SETTINGS, NAMES = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 # What we call it -> what the files call it.
@@ -37,7 +37,7 @@ class Tokenizer:
         # Switches such as add_bos_token end like the words.
         words = {key: value for key, value in said.items() if key.endswith("_token") and isinstance(value, str | dict)}
         special = {key: _word(value) for key, value in words.items() if value}
-        return cls(engine, special or vocabulary.usual(engine))
+        return cls(engine, special or usual(engine))
 
     @property
     def size(self) -> int:
@@ -87,9 +87,9 @@ def _word(value: Any) -> str:
 def _engine(place: Path, said: Mapping[str, Any]) -> Engine | None:
     if (place / FILE).exists():
         try:
-            return vocabulary.restated(Engine.from_file(str(place / FILE)), said)
+            return restated(Engine.from_file(str(place / FILE)), said)
         except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"{place / FILE} is no tokenizer that can be read: {error}") from None
     if (place / "source.spm").exists():
-        return marian.engine(place)
-    return vocabulary.build(place, said)
+        return marian_engine(place)
+    return vocabulary_engine(place, said)

@@ -1,4 +1,6 @@
-"""Examples for language models: windows over a stream of tokens, or documents packed so that none sees another."""
+"""Examples for language models: windows over a stream of tokens, or documents packed so that none sees another.
+
+`Strided` windows are for measuring: every token but the first is predicted once, with a long context."""
 
 from functools import cached_property
 
@@ -6,7 +8,7 @@ import numpy as np
 import torch
 
 from headway.data.batch import IGNORED, Batch
-from headway.data.tokens import View
+from headway.data.shards import TokenView
 
 
 class Windows:
@@ -17,7 +19,7 @@ class Windows:
     every token but the first is predicted once.
     """
 
-    def __init__(self, view: View, length: int, *, shift: bool = True, name: str = "the data") -> None:
+    def __init__(self, view: TokenView, length: int, *, shift: bool = True, name: str = "the data") -> None:
         if view.total < length + 1:
             raise ValueError(
                 f"{name} has {view.total} tokens, and one window needs {length + 1}: give more text, or a length "
@@ -65,7 +67,7 @@ class Packed:
     before) and from itself. Where the tokenizer has no end token, the first token of a document is only looked at.
     """
 
-    def __init__(self, view: View, length: int, *, name: str = "the data") -> None:
+    def __init__(self, view: TokenView, length: int, *, name: str = "the data") -> None:
         self.view, self.length = view, length
         if not len(self):
             raise ValueError(f"{name} has {view.total} tokens, and nothing in it can be predicted: give more text")
@@ -100,3 +102,35 @@ class Packed:
         tokens, targets = (np.concatenate([one[part] for one in found]) for part in (slice(-1), slice(1, None)))
         inputs = {"tokens": tokens[None], "targets": targets[None], "lengths": (last - first)[order]}
         return Batch({name: torch.from_numpy(value) for name, value in inputs.items()}, {"loss": targets.size})
+
+
+class Strided:
+    """Windows of `length` tokens that begin every `stride` tokens; all but the first ask for their last `stride` only.
+
+    With stride = length they stand side by side, and the first tokens of each are predicted from little. A smaller
+    stride gives every token at least length - stride tokens before it, and takes length / stride times as long.
+    """
+
+    sizes = None
+
+    def __init__(self, view: TokenView, length: int, *, stride: int | None = None) -> None:
+        if view.total < 2:
+            raise ValueError(f"there is nothing to predict in a text of {view.total} tokens: give more text")
+        self.view, self.length = view, min(length, view.total - 1)
+        self.stride = self.length if stride is None else min(stride, self.length)
+        if self.stride < 1:
+            raise ValueError(f"a stride is at least 1, not {stride}")
+
+    def __len__(self) -> int:
+        return 1 + -(-(self.view.total - 1 - self.length) // self.stride)
+
+    def batch(self, rows: np.ndarray, keys: np.ndarray) -> Batch:
+        """{tokens, targets}; the last window ends with the data, and asks for what no other has."""
+        starts = np.minimum(rows * self.stride, self.view.total - 1 - self.length)
+        found = self.view.gather(starts, self.length + 1)
+        tokens, targets = found[:, :-1].copy(), found[:, 1:].copy()
+        # Window r - 1 has asked for all targets before r · stride - stride + length.
+        asked = np.where(rows == 0, 0, (rows - 1) * self.stride + self.length - starts)
+        targets[np.arange(self.length) < asked[:, None]] = IGNORED
+        inputs = {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}
+        return Batch(inputs, {"loss": int((targets != IGNORED).sum())})

@@ -12,10 +12,9 @@ from typing import Any
 
 from headway.config.train import TrainConfig
 from headway.data.files import write_json
-from headway.data.order import Order
+from headway.data.loader import Loader, Order, check_shares
 from headway.training import checkpoint
 from headway.training.evaluate import evaluate
-from headway.training.feed import Feed, check_shares
 from headway.training.metrics import Metrics
 from headway.training.schedule import factor_at
 from headway.training.stop import Wish, wish_to_stop
@@ -66,7 +65,7 @@ class Run:
         work = self.training.work
         c, world = work.config, self.world
         order = Order(len(work.train), seed=c.seed, sizes=work.train.sizes, batch=c.batch)
-        feed = Feed(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
+        feed = Loader(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
         try:
             with wish_to_stop() as wish:
                 for event in _Loop(self.training, self.place, feed, wish).steps():
@@ -80,7 +79,7 @@ class Run:
 class _Loop:
     training: Training
     place: Place
-    feed: Feed
+    feed: Loader
     wish: Wish
 
     @property

@@ -15,13 +15,13 @@ from headway.app.evaluate import evaluate, task_of
 from headway.app.metrics import EvalSettings, Evaluation
 from headway.app.run import read_run
 from headway.config.train import DataConfig, ModelChoice, TokenizerConfig
-from headway.data.album import read_album
-from headway.data.learn import learn
+from headway.data.image_dataset import read_images
+from headway.data.masked_text import MaskedText
 from headway.data.measures import spearman
-from headway.data.objectives import MaskedText
-from headway.data.pairs import special_of
 from headway.data.sentences import Sentences
+from headway.data.text_pairs import special_of
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_training import train_tokenizer
 from headway.decoding import Request, generate
 from headway.hub.load import Loaded
 from headway.hub.target import Directory, directory
@@ -62,7 +62,7 @@ def lost(logits: Tensor, target: Tensor) -> float:
 
 @pytest.fixture
 def language(tmp_path: Path) -> Loaded:
-    tokenizer = learn([TEXT], TokenizerConfig(kind="byte"), task="language")
+    tokenizer = train_tokenizer([TEXT], TokenizerConfig(kind="byte"), task="language")
     config = sized_language(ModelChoice(layers=2, width=22, heads=2), vocabulary=tokenizer.size, length=13)
     return saved(tmp_path / "model", config, tokenizer)
 
@@ -100,7 +100,7 @@ def test_a_window_is_not_longer_than_the_model(language: Loaded, tmp_path: Path)
 
 
 def test_hidden_words_are_asked_one_by_one(tmp_path: Path) -> None:
-    tokenizer = learn([SENTENCES], TokenizerConfig(kind="wordpiece", vocabulary=71), task="masked")
+    tokenizer = train_tokenizer([SENTENCES], TokenizerConfig(kind="wordpiece", vocabulary=71), task="masked")
     sizes: dict[str, Any] = dict(width=22, heads=2, layers=1, hidden=31, vocabulary=tokenizer.size, length=43, types=2)
     loaded = saved(tmp_path / "model", bert(**sizes, words=True, adjacent=True), tokenizer)
     (tmp_path / "x.txt").write_text(SENTENCES)
@@ -127,7 +127,7 @@ def test_hidden_words_are_asked_one_by_one(tmp_path: Path) -> None:
 
 
 def test_pictures_by_hand(tmp_path: Path) -> None:
-    album = read_album(["digits-test"])
+    album = read_images(["digits-test"])
     config = small_vit(
         ModelChoice(layers=1, width=22, heads=2, patch=4), image=8, channels=1, classes=10, labels=album.names,
         images=album.measure(),
@@ -147,7 +147,7 @@ def test_pictures_by_hand(tmp_path: Path) -> None:
 
 
 def test_texts_of_mixed_lengths_by_hand(tmp_path: Path) -> None:
-    tokenizer = learn([SENTENCES], TokenizerConfig(kind="wordpiece", vocabulary=71), task="classify")
+    tokenizer = train_tokenizer([SENTENCES], TokenizerConfig(kind="wordpiece", vocabulary=71), task="classify")
     sizes: dict[str, Any] = dict(width=22, heads=2, layers=1, hidden=31, vocabulary=tokenizer.size, length=43, types=2)
     loaded = saved(tmp_path / "model", bert(**sizes, classes=3, labels=("calm", "wet", "wild")), tokenizer)
     texts = ["It was raining hard now.", "The cat", "Nobody saw the old cat there", "A big dog sat", "red"]
@@ -176,7 +176,7 @@ def test_texts_of_mixed_lengths_by_hand(tmp_path: Path) -> None:
 
 @pytest.fixture
 def translator(tmp_path: Path) -> Loaded:
-    tokenizer = learn([TEXT], TokenizerConfig(kind="byte"), task="seq2seq")
+    tokenizer = train_tokenizer([TEXT], TokenizerConfig(kind="byte"), task="seq2seq")
     config = sized_seq2seq(
         ModelChoice(layers=1, width=22, heads=2), vocabulary=tokenizer.size, length=61, special=special_of(tokenizer)
     )
@@ -221,7 +221,7 @@ def test_without_sacrebleu_the_way_out_is_said(
 def test_twins_by_hand(tmp_path: Path) -> None:
     from headway.config.sentence import SentenceConfig
 
-    tokenizer = learn([SENTENCES], TokenizerConfig(kind="wordpiece", vocabulary=71), task="embed")
+    tokenizer = train_tokenizer([SENTENCES], TokenizerConfig(kind="wordpiece", vocabulary=71), task="embed")
     inner = bert(width=22, heads=2, layers=1, hidden=31, vocabulary=tokenizer.size, length=43, types=2)
     loaded = saved(tmp_path / "model", SentenceConfig(encoder=inner, limit=43), tokenizer)
     twins = [

@@ -24,7 +24,7 @@ from headway.app.plan.units import read_seconds
 from headway.app.settings import merged, resolve
 from headway.cli import main
 from headway.config.train import TokenizerConfig, TrainConfig
-from headway.data.learn import learn
+from headway.data.tokenizer_training import train_tokenizer
 from tests.app.machine_by_hand import machine
 
 
@@ -36,7 +36,7 @@ def config(task: str, *data: str | Path, **settings: Any) -> tuple[TrainConfig, 
 @pytest.fixture
 def plenty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten million tokens of text, without a file."""
-    tokenizer = learn(["bytes"], TokenizerConfig(kind="byte"), task="language")
+    tokenizer = train_tokenizer(["bytes"], TokenizerConfig(kind="byte"), task="language")
     monkeypatch.setattr(plan, "look", lambda config: Known(10**7, tokenizer=tokenizer))
 
 

@@ -10,7 +10,7 @@ import headway
 from headway.cli import VERBS, main
 from headway.config.images import Images
 from headway.config.train import ModelChoice, TokenizerConfig
-from headway.data.learn import learn
+from headway.data.tokenizer_training import train_tokenizer
 from headway.presets.sized import sized_language
 from headway.presets.vision_small import small_davit
 from tests.fresh import fresh
@@ -25,7 +25,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def language(tmp_path: Path) -> str:
-    tokenizer = learn([TEXT], TokenizerConfig(kind="byte"), task="language")
+    tokenizer = train_tokenizer([TEXT], TokenizerConfig(kind="byte"), task="language")
     config = sized_language(ModelChoice(layers=1, width=22, heads=2), vocabulary=tokenizer.size, length=13)
     headway.save(fresh(config, std=0.3), tmp_path / "model", tokenizer=tokenizer)
     (tmp_path / "x.txt").write_text(TEXT)

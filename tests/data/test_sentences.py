@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headway.config.train import TokenizerConfig
-from headway.data.learn import learn
 from headway.data.sentences import BREAK, CONTENT, JOIN, LAST, WORD, Sentences
+from headway.data.tokenizer_training import train_tokenizer
 from tests.data.texts import documents, tokenizer
 
 TEXT = "When the farmer paints, a doctor opens the window. The bridge."
@@ -30,7 +30,9 @@ def test_tokens_documents_and_marks() -> None:
 
 @pytest.mark.parametrize("kind", ["byte", "character", "bpe", "wordpiece", "unigram"])
 def test_words_are_the_same_with_every_tokenizer(kind: Any) -> None:
-    known = learn([TEXT] * 5, TokenizerConfig(kind=kind, vocabulary=300 if kind != "wordpiece" else 60), task="masked")
+    known = train_tokenizer(
+        [TEXT] * 5, TokenizerConfig(kind=kind, vocabulary=300 if kind != "wordpiece" else 60), task="masked"
+    )
     made = Sentences.read([TEXT], known)
     starts = np.flatnonzero(made.marks[0] & WORD)
     words = ["".join(known.decode([token]) for token in part.tolist()) for part in np.split(made.tokens[0], starts[1:])]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from headway.data import chunks, shards
-from headway.data.chunks import Document, chunks_of
-from headway.data.shards import Progress, build
+from headway.data import shard_writer
+from headway.data.shard_writer import TokenizingProgress, build, chunks_of
+from headway.data.shards import Shards
+from headway.data.source import Document
 from headway.data.tokenizer import Tokenizer
-from headway.data.tokens import Shards
 
 END = "<|endoftext|>"
 WORDS = [
@@ -43,7 +43,7 @@ WORDS = [
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "CHUNKS", 2)
+    monkeypatch.setattr(shard_writer, "CHUNKS", 2)
 
 
 def piece(text: str, ends: bool = True) -> Document:
@@ -156,7 +156,7 @@ def test_what_was_finished_is_kept_and_not_tokenised_again(tmp_path: Path) -> No
             encoded.append(sum(map(len, texts)))
             return super().encode_all(texts, special=special)
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: TokenizingProgress) -> None:
         if progress.tokens > 3001:
             raise KeyboardInterrupt
 
@@ -181,7 +181,7 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, {here!r})
 import test_shards as t
-t.shards.CHUNKS = 2
+t.shard_writer.CHUNKS = 2
 def stop(progress):
     if progress.tokens > 3001: os.kill(os.getpid(), signal.SIGKILL)
 t.build(t.pieces([t.text_of(7, 5003)]), t.tokenizer(), {place!r}, identity="a", progress=stop, shard_tokens=701)
@@ -259,5 +259,5 @@ def test_cuts_do_not_depend_on_how_a_document_arrives(parts: list[tuple[str, boo
 
 def test_a_line_of_ten_megabytes_is_cut(tmp_path: Path) -> None:
     found = list(chunks_of([piece("x" * 10_000_000)]))
-    assert max(len(chunk.text) for chunk in found) <= 2 * chunks.LARGEST
+    assert max(len(chunk.text) for chunk in found) <= 2 * shard_writer.LARGEST
     assert sum(len(chunk.text) for chunk in found) == 10_000_000

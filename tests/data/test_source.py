@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headway.data import reading, source
+from headway.data import lines, source
 from headway.data.source import Document, Record, documents, fingerprint, records, size_of
 
 PAIRS = [("Good morning", "Buenos días"), ('She said "no", twice', "Dijo «no»"), ("naïve 🙂", "ingenuo")]
@@ -181,7 +181,7 @@ def test_a_line_of_ten_megabytes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"line 2 of .*long.txt has 5,000,000 characters, .* at most 1,048,576: break"):
         list(records([place], columns=("text",)))
     found = list(documents([place]))
-    assert max(len(one.text) for one in found) <= 2 * reading.PIECE and len(found) > 3
+    assert max(len(one.text) for one in found) <= 2 * lines.PIECE and len(found) > 3
     assert [one.ends for one in found] == [False] * (len(found) - 1) + [True]
     assert "".join(one.text for one in found) == "short\n" + "é" * 5_000_000 + "\nlast"
     by_line = list(documents([place], document="line"))
@@ -197,15 +197,15 @@ def test_a_line_of_ten_megabytes(tmp_path: Path) -> None:
 @example(text="aaa    🙂", size=4, document="paragraph")
 def test_pieces_join_to_the_text(text: str, size: int, document: str) -> None:
     """Whatever the size of pieces: no character is cut or lost, but what lies between lines and paragraphs."""
-    kept = reading.PIECE, source.PIECE
-    reading.PIECE = source.PIECE = size
+    kept = lines.PIECE, source.PIECE
+    lines.PIECE = source.PIECE = size
     try:
         found = [
             Document("x", one.text, one.ends)
-            for one in source.CUTS[document](reading._decoded(io.BytesIO(text.encode()), "x"), "x")
+            for one in source.CUTS[document](lines._decoded(io.BytesIO(text.encode()), "x"), "x")
         ]
     finally:
-        reading.PIECE, source.PIECE = kept
+        lines.PIECE, source.PIECE = kept
     joined, whole = "", []
     for one in found:
         joined += one.text

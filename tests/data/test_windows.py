@@ -10,13 +10,13 @@ import torch
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers
 
-from headway.data import shards
+from headway.data import shard_writer
 from headway.data.batch import IGNORED
-from headway.data.chunks import Document
-from headway.data.order import Order, keys_of
-from headway.data.shards import build
+from headway.data.loader import Order, keys_of
+from headway.data.shard_writer import build
+from headway.data.shards import TokenView
+from headway.data.source import Document
 from headway.data.tokenizer import Tokenizer
-from headway.data.tokens import View
 from headway.data.windows import Packed, Windows
 
 LENGTH = 7
@@ -26,7 +26,7 @@ def numbers(first: int, count: int) -> str:
     return "".join(f" {number}" for number in range(first, first + count))
 
 
-def view_of(place: Path, *documents: str, end: bool = True) -> View:
+def view_of(place: Path, *documents: str, end: bool = True) -> TokenView:
     """Documents of numbers, where token n + 1 is the number n and token 0 is the end."""
     names = {"<end>": 0, **{str(number): number + 1 for number in range(2000)}}
     engine = Engine(models.WordLevel(names, unk_token="<end>"))
@@ -38,15 +38,15 @@ def view_of(place: Path, *documents: str, end: bool = True) -> View:
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "CHUNKS", 1)
+    monkeypatch.setattr(shard_writer, "CHUNKS", 1)
 
 
 @pytest.fixture
-def view(tmp_path: Path) -> View:
+def view(tmp_path: Path) -> TokenView:
     return view_of(tmp_path, numbers(0, 1117))
 
 
-def test_side_by_side_windows_predict_every_token_once(view: View) -> None:
+def test_side_by_side_windows_predict_every_token_once(view: TokenView) -> None:
     windows = Windows(view, LENGTH, shift=False)
     assert len(view.shards.parts) > 3
     rows = np.arange(len(windows))
@@ -66,7 +66,7 @@ def test_the_last_window_may_be_whole(tmp_path: Path) -> None:
     assert batch.counts == {"loss": 3 * LENGTH} and IGNORED not in batch.inputs["targets"]
 
 
-def test_shifted_windows_are_shifted_by_their_keys(view: View) -> None:
+def test_shifted_windows_are_shifted_by_their_keys(view: TokenView) -> None:
     windows = Windows(view, LENGTH)
     assert len(windows) == (view.total - 1) // LENGTH
     rows, keys = np.array([5, 2, 5, 0]), np.array([3, 0, LENGTH + 4, 2 * LENGTH - 1])
@@ -79,7 +79,7 @@ def test_shifted_windows_are_shifted_by_their_keys(view: View) -> None:
     assert last.inputs["targets"][0].tolist() == view.read(view.total - LENGTH, view.total).tolist()
 
 
-def test_an_epoch_meets_all_tokens_and_processes_share_a_batch(view: View) -> None:
+def test_an_epoch_meets_all_tokens_and_processes_share_a_batch(view: TokenView) -> None:
     windows = Windows(view, LENGTH)
     order = Order(len(windows), seed=3)
     seen = {token for epoch in range(40) for token in _tokens(windows, *_epoch(order, epoch))}
@@ -97,7 +97,7 @@ def _tokens(windows: Windows, rows: np.ndarray, keys: np.ndarray) -> list[int]:
     return windows.batch(rows, keys).inputs["tokens"].flatten().tolist()
 
 
-def test_a_split_is_predicted_by_one_side_each(view: View) -> None:
+def test_a_split_is_predicted_by_one_side_each(view: TokenView) -> None:
     train, validation = view.shards.split(0.1)
     found = []
     for side in (train, validation):

@@ -14,9 +14,8 @@ from typing import Literal
 from safetensors.torch import save_file
 
 from headway.config.train import DataConfig, OptimConfig, ParallelConfig, ScheduleConfig, TrainConfig
-from headway.data.order import Order
+from headway.data.loader import Loader, Order
 from headway.training import checkpoint
-from headway.training.feed import Feed
 from headway.training.parallel import World, join, whole
 from headway.training.training import Training
 from headway.training.work import Place, Work
@@ -62,7 +61,7 @@ def run(job: Job, world: World) -> None:
     if found.path is not None:
         training.load(found.path)
     c = work.config
-    feed = Feed(work.train, Order(len(work.train), seed=0), c.batch, c.accumulate, world.data_rank, world.data_size)
+    feed = Loader(work.train, Order(len(work.train), seed=0), c.batch, c.accumulate, world.data_rank, world.data_size)
     if job.spoilt and world.rank == world.size - 1:
         first = training.learner.model.stack.blocks[0]  # type: ignore[union-attr]
         first.register_forward_pre_hook(lambda _, given: _spoilt(given) if facts().step + 1 == job.spoilt else None)

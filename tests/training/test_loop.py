@@ -14,9 +14,8 @@ import torch
 
 from headway.config.train import OptimConfig
 from headway.data.batch import Batch
-from headway.data.order import Order
+from headway.data.loader import Loader, Order
 from headway.training.evaluate import evaluate
-from headway.training.feed import Feed
 from headway.training.found import Found
 from headway.training.learner import Learner
 from headway.training.loop import Run
@@ -85,7 +84,7 @@ def test_parts_of_a_batch_add_up(tmp_path):
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
         training = Training(job, World())
-        feed = Feed(job.train, Order(29, seed=0, batch=6), 6, parts)
+        feed = Loader(job.train, Order(29, seed=0, batch=6), 6, parts)
         losses.append([])
         for batches in feed.steps(0, 9):
             losses[-1].append(training.learn(batches, 1.0).loss)

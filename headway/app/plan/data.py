@@ -13,11 +13,11 @@ from typing import Any
 from headway.app.plan.pictures import Pictured, pictures
 from headway.config.train import DataConfig, TrainConfig
 from headway.data.labelled import samples_of
-from headway.data.learn import learn
-from headway.data.pairs import pairs_of
-from headway.data.places import Found, found_at
+from headway.data.paths import DataFile, find_data
 from headway.data.source import documents, records
+from headway.data.text_pairs import pairs_of
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_training import train_tokenizer
 
 SAMPLE = 1 << 20  # characters of which tokens are counted
 ROWS = 4096  # rows of which tokens are counted
@@ -58,10 +58,10 @@ def look(config: TrainConfig) -> Known:
 
 def _text(config: TrainConfig) -> Known:
     sample = _sample(config.data)
-    tokenizer = learn(iter(sample), config.tokenizer, task=config.task)
+    tokenizer = train_tokenizer(iter(sample), config.tokenizer, task=config.task)
     counted = sum(len(row) for row in tokenizer.encode_all(sample))
     read = sum(len(text.encode()) for text in sample)
-    sizes = [_bytes(place, config.data) for place in found_at(config.data.train)]
+    sizes = [_bytes(place, config.data) for place in find_data(config.data.train)]
     total = sum(size for size, _ in sizes)
     tokens, complete = max(1, round(total * counted / read)), all(exact for _, exact in sizes)
     return Known(tokens, exact=complete and read == total, complete=complete, tokenizer=tokenizer)
@@ -81,7 +81,7 @@ def _sample(data: DataConfig) -> list[str]:
     return found
 
 
-def _bytes(place: Found, data: DataConfig) -> tuple[int, bool]:
+def _bytes(place: DataFile, data: DataConfig) -> tuple[int, bool]:
     """Bytes of text at one place, and whether that is exact."""
     if place.file is not None and place.format(data.format) == "text" and _plain(place.file):
         return place.file.stat().st_size, True
@@ -94,7 +94,7 @@ def _bytes(place: Found, data: DataConfig) -> tuple[int, bool]:
     return size, True
 
 
-def _name(place: Found) -> str:
+def _name(place: DataFile) -> str:
     return place.name if place.file is None else str(place.file)
 
 
@@ -129,7 +129,7 @@ def _table(config: TrainConfig) -> Known:
     """Rows are drawn from all that are read, so that a sorted file gives a fair sample."""
     chance, kept, labels = Random(0), list[Row](), set[str]()
     total, complete = 0.0, True
-    for place in found_at(config.data.train):
+    for place in find_data(config.data.train):
         seen = size = 0
         for row in _rows(config, [_name(place)]):
             seen, size = seen + 1, size + sum(map(len, row))
@@ -142,7 +142,7 @@ def _table(config: TrainConfig) -> Known:
     return _measured(config, kept, round(total), complete, labels)
 
 
-def _file(place: Found) -> Path:
+def _file(place: DataFile) -> Path:
     assert place.file is not None
     return place.file
 
@@ -158,7 +158,7 @@ def _measured(config: TrainConfig, kept: list[Row], rows: int, complete: bool, l
     texts: Any = [[row[1 + side] for row in kept] for side in range(len(kept[0]) - 1 if kept else 0)]
     if not texts:
         raise ValueError(f"there are no rows in {', '.join(config.data.train)}")
-    tokenizer = learn((text for side in texts for text in side), config.tokenizer, task=config.task)
+    tokenizer = train_tokenizer((text for side in texts for text in side), config.tokenizer, task=config.task)
     sides = [tuple(max(1, len(row)) for row in tokenizer.encode_all(side)) for side in texts]
     if config.task == "classify" and len(sides) > 1:
         sides = [tuple(a + b for a, b in zip(*sides, strict=True))]

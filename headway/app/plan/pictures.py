@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.config.base import Pair
-from headway.data.album import read_album
-from headway.data.folders import PICTURES
 from headway.data.image import open_picture
+from headway.data.image_dataset import read_images
+from headway.data.image_files import PICTURES
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def pictures(places: Sequence[str]) -> Pictured:
     """All pictures of these places; arrays are mapped, of folders the first picture is opened."""
     folders = [Path(place) for place in places if Path(place).is_dir()]
     if not folders:
-        album = read_album(places)
+        album = read_images(places)
         return Pictured(len(album), album.size, album.channels, album.names)
     if len(folders) < len(places):
         raise ValueError("folders and arrays of pictures are planned one kind at a time: name one of them")

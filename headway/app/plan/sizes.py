@@ -10,7 +10,7 @@ from headway.config.sentence import SentenceConfig
 from headway.config.train import ModelChoice, TrainConfig
 from headway.cost.asked import made_for
 from headway.cost.setting import Setting
-from headway.data.pairs import special_of as pair_tokens
+from headway.data.text_pairs import special_of as pair_tokens
 from headway.presets.sized import sized_language, sized_masked, sized_seq2seq
 from headway.presets.vision_small import small_davit, small_vit
 from headway.training.tasks.common import special_of

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from headway.cost.setting import Setting
 from headway.data.batch import IGNORED, Batch
-from headway.data.order import Order
-from headway.training.feed import Feed
+from headway.data.loader import Loader, Order
 from headway.training.training import READ
 from headway.training.work import Work
 from headway.training.world import World
@@ -26,7 +25,7 @@ def typical(work: Work, world: World) -> tuple[Setting, int]:
     """
     c = work.config
     order = Order(len(work.train), seed=c.seed, sizes=work.train.sizes, batch=c.batch)
-    feed = Feed(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
+    feed = Loader(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
     steps = sorted({look * c.steps // LOOKS for look in range(LOOKS)})
     batches = sorted((feed.step(step)[0] for step in steps), key=read)
     batch = batches[len(batches) // 2]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from headway.data.marian import MARK
+from headway.data.tokenizer_files import MARK
 
 UNFINISHED = "\ufffd"  # what a decoder writes for bytes that are no character
 BLANK = "▁"  # how SentencePiece writes one

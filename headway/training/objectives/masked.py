@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from headway.data.batch import IGNORED
-from headway.data.objectives import OBJECTIVES
+from headway.data.masked_text import OBJECTIVES
 from headway.models.encoder import Masked
 from headway.ops.loss import cross_entropy_sum
 from headway.training.found import Found

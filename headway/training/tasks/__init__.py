@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 
 from headway.config.train import DataConfig, TrainConfig
-from headway.data.learn import digest
-from headway.data.places import fingerprint
+from headway.data.paths import fingerprint
+from headway.data.tokenizer_training import digest
 from headway.training.tasks.choice import check_choice
 from headway.training.work import Place, Work
 

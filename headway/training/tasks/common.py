@@ -13,8 +13,8 @@ from torch import nn
 from headway.config import Frozen
 from headway.config.language import Special
 from headway.config.train import DataConfig, TrainConfig
-from headway.data.learn import learn, literal
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_training import literal, train_tokenizer
 from headway.hub import load
 from headway.hub.load import Loaded
 from headway.hub.target import directory
@@ -68,7 +68,7 @@ def tokenizer_of(
     else:
         if config.tokenizer.path is None:
             say(f"learns a {config.tokenizer.kind} tokenizer")
-        found = learn(texts(), config.tokenizer, task=config.task)
+        found = train_tokenizer(texts(), config.tokenizer, task=config.task)
     if start is not None and found.size > (known := _vocabulary(start.model.config)):
         raise ValueError(f"the tokenizer has {found.size} tokens, and {config.model.start} knows {known}")
     save_whole(found, place.tokenizer)

@@ -5,9 +5,9 @@ from typing import Any
 
 from headway.config.sentence import SentenceConfig
 from headway.config.train import TrainConfig
-from headway.data.contrast import Contrast, Twin
 from headway.data.labelled import hold_out
 from headway.data.source import records
+from headway.data.text_pairs import ContrastivePairs, TextPair
 from headway.models import build
 from headway.models.sentence import SentenceEncoder
 from headway.presets.sized import sized_masked
@@ -40,13 +40,13 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
         if start is not None:
             take_over(model.encoder, start.model, say)
     options: dict[str, Any] = dict(limit=model.config.limit, tail=model.config.tail, prompt=model.config.prompt)
-    train = Contrast(twins, tokenizer, **options)
-    validation = Contrast(held, tokenizer, **options) if held else None
+    train = ContrastivePairs(twins, tokenizer, **options)
+    validation = ContrastivePairs(held, tokenizer, **options) if held else None
     say(f"{len(train):,} pairs, {len(held):,} held out")
     return Work(config, with_dropout(model, config), embed, train, validation, tokenizer)
 
 
-def _twins(config: TrainConfig, places: Sequence[str]) -> list[Twin]:
+def _twins(config: TrainConfig, places: Sequence[str]) -> list[TextPair]:
     d = config.data
     found = records(places, columns={"first": d.first, "second": d.second}, format=d.format)
-    return [Twin(one.where, one.fields["first"], one.fields["second"]) for one in found]
+    return [TextPair(one.where, one.fields["first"], one.fields["second"]) for one in found]

@@ -5,8 +5,7 @@ from typing import Any
 from headway.config.base import sides
 from headway.config.kinds import read_model
 from headway.config.train import TrainConfig
-from headway.data.album import Album, read_album
-from headway.data.pictures import Pictures
+from headway.data.image_dataset import ImageDataset, ImageExamples, read_images
 from headway.hub.load import Loaded
 from headway.presets.vision_small import small_davit, small_vit
 from headway.training.objectives.images import images
@@ -16,17 +15,17 @@ from headway.training.work import Place, Work
 
 def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     start = start_of(config)
-    train = read_album(config.data.train, cache=place.data, **_wanted(start))
+    train = read_images(config.data.train, cache=place.data, **_wanted(start))
     held = None
     if config.data.validation:
         shape = dict(_wanted(start), size=train.size, channels=train.channels, names=train.names)
-        held = read_album(config.data.validation, cache=place.data, **shape)
+        held = read_images(config.data.validation, cache=place.data, **shape)
     elif config.data.held:
         train, held = train.split(config.data.held)
     wanted = _config(config, train, start)
     say(f"{len(train):,} images of {len(train.names)} classes, {0 if held is None else len(held):,} held out")
-    examples = Pictures(train, wanted.images, augment=config.data.augment)
-    validation = None if held is None else Pictures(held, wanted.images)
+    examples = ImageExamples(train, wanted.images, augment=config.data.augment)
+    validation = None if held is None else ImageExamples(held, wanted.images)
     return Work(config, model_of(config, wanted, start, say), images, examples, validation)
 
 
@@ -38,7 +37,7 @@ def _wanted(start: Loaded | None) -> dict[str, Any]:
     return {"size": sides(c.image), "channels": c.channels, "images": c.images}
 
 
-def _config(config: TrainConfig, album: Album, start: Loaded | None) -> Any:
+def _config(config: TrainConfig, album: ImageDataset, start: Loaded | None) -> Any:
     if start is not None:
         return start.model.config.model_copy(update={"classes": len(album.names), "labels": album.names})
     if config.model.config is not None:
@@ -53,7 +52,7 @@ def _config(config: TrainConfig, album: Album, start: Loaded | None) -> Any:
     )  # fmt: skip
 
 
-def _given(found: Any, album: Album) -> Any:
+def _given(found: Any, album: ImageDataset) -> Any:
     """A configuration of one's own, for the pictures at hand."""
     if found.kind not in KINDS["images"]:
         raise ValueError(f"model.config is a {found.kind} model, which this task does not train")

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from headway.config.train import TrainConfig
-from headway.data.learn import digest
-from headway.data.places import fingerprint
-from headway.data.shards import Progress, build
+from headway.data.paths import fingerprint
+from headway.data.shard_writer import TokenizingProgress, build
+from headway.data.shards import Shards, TokenView
 from headway.data.source import documents
 from headway.data.tokenizer import Tokenizer
-from headway.data.tokens import Shards, View
+from headway.data.tokenizer_training import digest
 from headway.data.windows import Packed, Windows
 from headway.presets.sized import sized_language
 from headway.training.objectives.language import language
@@ -48,7 +48,7 @@ def _bits(loss: float, bytes_per_token: float | None) -> dict[str, float]:
     return {} if not bytes_per_token else {"bits_per_byte": loss / math.log(2) / bytes_per_token}
 
 
-def _shards(config: TrainConfig, place: Place, tokenizer: Tokenizer, say: Say) -> tuple[View, View | None]:
+def _shards(config: TrainConfig, place: Place, tokenizer: Tokenizer, say: Say) -> tuple[TokenView, TokenView | None]:
     data = config.data
     train = _built(config, data.train, place, "train", tokenizer, say)
     if data.validation:
@@ -65,11 +65,11 @@ def _built(
     return build(found, tokenizer, place.data / name, identity=identity, progress=_told(name, say))
 
 
-def _told(name: str, say: Say) -> Callable[[Progress], None]:
+def _told(name: str, say: Say) -> Callable[[TokenizingProgress], None]:
     """A line every few seconds."""
     last = time.monotonic()
 
-    def tell(now: Progress) -> None:
+    def tell(now: TokenizingProgress) -> None:
         nonlocal last
         if time.monotonic() - last > 5:
             last = time.monotonic()

@@ -5,11 +5,10 @@ from functools import partial
 from typing import Any
 
 from headway.config.train import TrainConfig
-from headway.data.chunks import Document
 from headway.data.labelled import Labelled, hold_out, label_names, samples_of
-from headway.data.objectives import MaskedText
+from headway.data.masked_text import MaskedText
 from headway.data.sentences import Sentences
-from headway.data.source import documents, records
+from headway.data.source import Document, documents, records
 from headway.data.tokenizer import Tokenizer
 from headway.presets.sized import sized_masked
 from headway.training.objectives.masked import masked

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from headway.config.train import TrainConfig
 from headway.data.labelled import hold_out
-from headway.data.pairs import Pairs, pairs_of, special_of
+from headway.data.text_pairs import Seq2SeqPairs, pairs_of, special_of
 from headway.presets.sized import sized_seq2seq
 from headway.training.objectives.seq2seq import seq2seq
 from headway.training.tasks.common import Say, model_of, spooled, start_of, tokenizer_of
@@ -19,8 +19,8 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
 
     length = min(config.length, getattr(None if start is None else start.model.config, "length", None) or config.length)
 
-    def made(pairs: Iterable[tuple[str, str, str]]) -> Pairs:
-        return Pairs.of(pairs, tokenizer, special, length=length, cut=config.data.cut)
+    def made(pairs: Iterable[tuple[str, str, str]]) -> Seq2SeqPairs:
+        return Seq2SeqPairs.of(pairs, tokenizer, special, length=length, cut=config.data.cut)
 
     d = config.data
     if d.validation or not d.held:

@@ -11,9 +11,9 @@ from torch import nn
 from headway.config.recurrent import RecurrentConfig
 from headway.config.train import TokenizerConfig
 from headway.config.vision import DaViTConfig
-from headway.data.learn import learn
-from headway.data.pairs import special_of
+from headway.data.text_pairs import special_of
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_training import train_tokenizer
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 from headway.presets.seq2seq import t5
@@ -25,7 +25,7 @@ TEXTS = ["the cat sat on the mat.", "the dog didn't sleep", "naÃ¯ve cats sleep ð
 
 @cache
 def tokenizer(kind: Any, task: Any = "language") -> Tokenizer:
-    return learn(TEXTS, TokenizerConfig(kind=kind, vocabulary=313), task=task)
+    return train_tokenizer(TEXTS, TokenizerConfig(kind=kind, vocabulary=313), task=task)
 
 
 def language(**more: Any) -> tuple[Any, Tokenizer]:

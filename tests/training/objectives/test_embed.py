@@ -7,17 +7,21 @@ import pytest
 import torch
 
 from headway.config.sentence import SentenceConfig
-from headway.data.contrast import Contrast, Twin
+from headway.data.text_pairs import ContrastivePairs, TextPair
 from headway.presets.bert import bert
 from headway.training.objectives.embed import embed, info_nce
 from tests.data.texts import NOUNS, VERBS, tokenizer
 from tests.fresh import fresh
 
 TOKENIZER = tokenizer()
-DATA = Contrast(
-    [Twin(f"line {n}", f"the {NOUNS[n]} {VERBS[n % 7]}", f"a {NOUNS[n]}" + " of winter" * (n % 2)) for n in range(11)],
-    TOKENIZER, limit=13,
-)  # fmt: skip
+DATA = ContrastivePairs(
+    [
+        TextPair(f"line {n}", f"the {NOUNS[n]} {VERBS[n % 7]}", f"a {NOUNS[n]}" + " of winter" * (n % 2))
+        for n in range(11)
+    ],
+    TOKENIZER,
+    limit=13,
+)
 ENCODER = bert(width=22, heads=2, layers=1, hidden=37, vocabulary=TOKENIZER.size, length=13, dropout=0.0, words=True)
 CONFIG = SentenceConfig(encoder=ENCODER, limit=13)
 

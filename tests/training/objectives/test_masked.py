@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headway.data.batch import IGNORED
 from headway.data.labelled import Labelled, Sample
-from headway.data.objectives import OBJECTIVES, MaskedText
+from headway.data.masked_text import OBJECTIVES, MaskedText
 from headway.data.sentences import Sentences
 from headway.models.encoder import Masked
 from headway.presets.bert import bert

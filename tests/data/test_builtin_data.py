@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.data import embedded
+from headway.data import builtin_data
 from headway.data.source import documents, fingerprint, records
 
 
@@ -140,6 +140,6 @@ def test_what_is_missing_is_told(package: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_source_is_one_line_in_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
-        embedded.SOURCES, "counted", lambda count: ((f"{n}", {"text": f"{n}"}) for n in range(int(count)))
+        builtin_data.SOURCES, "counted", lambda count: ((f"{n}", {"text": f"{n}"}) for n in range(int(count)))
     )
     assert [one.text for one in documents(["counted:3"])] == ["0", "1", "2"]

@@ -9,17 +9,16 @@ from PIL import Image
 
 from headway.config.images import Images
 from headway.config.train import ModelChoice
-from headway.data.album import Album, Shelf
 from headway.data.image import read_image
-from headway.data.pictures import Pictures, drawn, flipped, shifted
+from headway.data.image_dataset import ImageArray, ImageDataset, ImageExamples, drawn, flipped, shifted
 from headway.presets.vision_small import small_vit
 
 DRAW = np.random.default_rng(5)
 
 
-def album_of(pixels: np.ndarray) -> Album:
+def album_of(pixels: np.ndarray) -> ImageDataset:
     label = np.arange(len(pixels)) % 3
-    return Album((Shelf("here", pixels, label, 1 / 255),), label, ("a", "b", "c"), np.arange(len(pixels)))
+    return ImageDataset((ImageArray("here", pixels, label, 1 / 255),), label, ("a", "b", "c"), np.arange(len(pixels)))
 
 
 @pytest.mark.parametrize("images", [
@@ -28,7 +27,7 @@ def album_of(pixels: np.ndarray) -> Album:
 ])  # fmt: skip
 def test_an_example_is_what_the_saved_model_reads_from_a_png(images: Images, tmp_path: Path) -> None:
     pixels = DRAW.integers(0, 256, (7, 11, 13, 3), dtype=np.uint8)
-    batch = Pictures(album_of(pixels), images).batch(np.array([4, 2]), np.array([0, 0]))
+    batch = ImageExamples(album_of(pixels), images).batch(np.array([4, 2]), np.array([0, 0]))
     assert batch.counts == {"loss": 2} and batch.inputs["label"].tolist() == [1, 2]
     config = small_vit(ModelChoice(), image=(11, 13), channels=3, classes=3, images=images)
     for row, found in zip((4, 2), batch.inputs["images"], strict=True):
@@ -38,7 +37,7 @@ def test_an_example_is_what_the_saved_model_reads_from_a_png(images: Images, tmp
 
 def test_measured_images_have_mean_0_and_deviation_1() -> None:
     album = album_of(DRAW.integers(0, 99, (17, 5, 7, 3), dtype=np.uint8))
-    x = Pictures(album, album.measure()).batch(np.arange(17), np.zeros(17, int)).inputs["images"].double()
+    x = ImageExamples(album, album.measure()).batch(np.arange(17), np.zeros(17, int)).inputs["images"].double()
     torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(3).double(), rtol=0, atol=1e-6)
     torch.testing.assert_close(x.std((0, 2, 3), correction=0), torch.ones(3).double(), rtol=0, atol=1e-5)
 
@@ -71,14 +70,14 @@ def test_a_flip_mirrors_about_half_of_them() -> None:
 @pytest.mark.parametrize("augment", ["shift", "flip", "flip-shift"])
 def test_what_is_random_depends_on_the_key_alone(augment: str) -> None:
     album = album_of(DRAW.integers(0, 256, (23, 9, 10, 1), dtype=np.uint8))
-    pictures = Pictures(album, Images(), augment=augment)
+    pictures = ImageExamples(album, Images(), augment=augment)
     rows, keys = DRAW.permutation(23), DRAW.integers(0, 2**63 - 1, 23)
     whole = pictures.batch(rows, keys).inputs["images"]
     for index in range(23):
         alone = pictures.batch(rows[index : index + 1], keys[index : index + 1]).inputs["images"]
         assert torch.equal(alone[0], whole[index])
     assert not torch.equal(pictures.batch(rows, keys + 1).inputs["images"], whole)
-    plain = Pictures(album, Images())
+    plain = ImageExamples(album, Images())
     assert torch.equal(plain.batch(rows, keys).inputs["images"], plain.batch(rows, keys + 1).inputs["images"])
 
 
@@ -93,8 +92,8 @@ def test_draws_are_even_and_uses_do_not_agree() -> None:
 def test_what_is_refused() -> None:
     album = album_of(np.zeros((4, 2, 2, 3), np.uint8))
     with pytest.raises(ValueError, match="no augmentation 'turn'; there are none, shift"):
-        Pictures(album, Images(), augment="turn")
+        ImageExamples(album, Images(), augment="turn")
     with pytest.raises(ValueError, match="images of 3 channels have one mean or 3"):
-        Pictures(album, Images(mean=(0.1, 0.2)))
+        ImageExamples(album, Images(mean=(0.1, 0.2)))
     with pytest.raises(ValueError, match="no pictures left: hold fewer"):
-        Pictures(album.split(0.0)[1], Images())
+        ImageExamples(album.split(0.0)[1], Images())

@@ -1,4 +1,6 @@
-"""The order of examples: a pure function of the seed, so that the state of the data is one number, the step.
+"""The order of examples, and the batches of every step.
+
+The order is a pure function of the seed, so that the state of the data is one number, the step.
 
 Position p is in epoch ⌊p / count⌋, and each epoch is a permutation of all examples. It is computed, not stored: a
 Feistel network (Luby and Rackoff 1988) permutes the numbers of b bits, 2ᵇ⁻¹ < count ≤ 2ᵇ, and a number that is no
@@ -8,11 +10,16 @@ example is permuted again until it is one (cycle walking, Black and Rogaway 2002
 [0, 4, 2, 3, 1]
 """
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+
+from headway.data.batch import Batch, Examples
 
 ROUNDS, FEW = 6, 24  # few bits need more rounds until every permutation of them is as likely as any other
 POOL = 4096  # positions that are ordered together
@@ -79,7 +86,7 @@ class Order:
 
 def keys_of(seed: int, positions: np.ndarray) -> np.ndarray:
     """A number of 63 bits for each position; of one seed no two are equal, since every line below can be undone."""
-    x = positions.astype(np.uint64) * _STEP + _scrambled(_word(seed) + _STEP) & _SIGN
+    x = positions.astype(np.uint64) * _STEP + scrambled(_word(seed) + _STEP) & _SIGN
     for shift, times in zip((30, 27), _TIMES, strict=True):
         x = (x ^ x >> np.uint64(shift)) * times & _SIGN
     return (x ^ x >> np.uint64(31)).astype(np.int64)
@@ -102,17 +109,17 @@ def _network(x: np.ndarray, count: int, keys: np.ndarray) -> np.ndarray:
     low, high = bits - bits // 2, bits // 2
     left, right = x >> np.uint64(low), x & _ones(low)
     for turn in range(ROUNDS if bits > 7 else FEW):
-        drawn = _scrambled(keys ^ right ^ np.uint64(turn << 48))
+        drawn = scrambled(keys ^ right ^ np.uint64(turn << 48))
         left, right = right, left + drawn & _ones(high if turn % 2 == 0 else low)
     return left << np.uint64(low) | right
 
 
 def mixed(key: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """64 bits that look drawn at random, for a key and each number."""
-    return _scrambled(_scrambled(numbers.astype(np.uint64) + _STEP) ^ _scrambled(key + _STEP))
+    return scrambled(scrambled(numbers.astype(np.uint64) + _STEP) ^ scrambled(key + _STEP))
 
 
-def _scrambled(x: np.ndarray) -> np.ndarray:
+def scrambled(x: np.ndarray) -> np.ndarray:
     """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     for shift, times in zip((30, 27), _TIMES, strict=True):
         x = (x ^ x >> np.uint64(shift)) * times
@@ -126,3 +133,47 @@ def _ones(bits: int) -> np.uint64:
 def _word(seed: int) -> np.ndarray:
     """As an array, because numpy warns of a single number that overflows."""
     return np.array([seed % (1 << 64)], dtype=np.uint64)
+
+
+@dataclass
+class Loader:
+    """What one process reads: its slice of each step's examples, in `parts` batches.
+
+    Position p of the order belongs to step p // batch, whatever the number of processes and parts; so neither changes
+    what is learned.
+    """
+
+    examples: Examples
+    order: Order
+    batch: int  # examples of a step, of all processes
+    parts: int = 1
+    rank: int = 0
+    size: int = 1
+    waited: float = 0.0  # seconds that whoever asked had to wait
+
+    def step(self, step: int) -> list[Batch]:
+        """The batches of one step."""
+        share = self.batch // (self.size * self.parts)
+        starts = [self.batch * step + share * (self.rank * self.parts + part) for part in range(self.parts)]
+        return [self.examples.batch(*self.order.rows(start, start + share)) for start in starts]
+
+    def steps(self, first: int, last: int) -> Iterator[list[Batch]]:
+        """The same for step after step."""
+        with ThreadPoolExecutor(1, thread_name_prefix="feed") as ahead:
+            coming = ahead.submit(self.step, first)
+            for step in range(first, last):
+                begun = time.perf_counter()
+                found = coming.result()
+                self.waited += time.perf_counter() - begun
+                if step + 1 < last:
+                    coming = ahead.submit(self.step, step + 1)
+                yield found
+
+
+def check_shares(batch: int, size: int, parts: int) -> None:
+    """Refuse a batch that cannot be shared out equally."""
+    if batch % (size * parts):
+        raise ValueError(
+            f"batch {batch} cannot be shared by {size} processes of {parts} parts each: choose a multiple of "
+            f"{size * parts}"
+        )

@@ -7,7 +7,8 @@
     digits, digits-test      four fifths and one fifth of scikit-learn's 8 x 8 digits; digits-all
 
 A pixel is a whole number from 0 to 255, or a number from 0 to 1.
-"""
+
+Pictures as examples: normalised, and while training moved and mirrored by draws from each example's own key."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,19 +18,22 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Int
 
 from headway.config.base import Pair
 from headway.config.images import Images
-from headway.data.arrays import ARRAYS, is_labels, read_arrays
-from headway.data.folders import read_folder
+from headway.data.batch import Batch
+from headway.data.image import per_channel
+from headway.data.image_files import ARRAYS, is_labels, read_arrays, read_folder
+from headway.data.loader import scrambled
 
 DIGITS = ("digits", "digits-test", "digits-all")
 CHUNK = 4096  # pictures to look at in one go
 
 
 @dataclass(frozen=True)
-class Shelf:
+class ImageArray:
     """Pictures in one array, whatever their numbers; times `unit`, pixels go from 0 to 1."""
 
     where: str
@@ -39,10 +43,10 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class Album:
+class ImageDataset:
     """Pictures of one size, each with the number of its class; `rows` are those of all shelves that belong to it."""
 
-    shelves: tuple[Shelf, ...]
+    shelves: tuple[ImageArray, ...]
     label: Int[np.ndarray, " A"]  # of every picture on the shelves
     names: tuple[str, ...]  # of the classes
     rows: Int[np.ndarray, " N"]
@@ -76,12 +80,12 @@ class Album:
             found[here] = shelf.pixels[rows[here] - start] * np.float32(shelf.unit)
         return found
 
-    def split(self, held: float) -> tuple["Album", "Album"]:
+    def split(self, held: float) -> tuple["ImageDataset", "ImageDataset"]:
         """(the rest, a share of `held`): drawn once and for all, since a folder has its classes one after the other."""
         order = _fixed(len(self))
         count = round(held * len(self))
         parts = np.sort(order[count:]), np.sort(order[:count])
-        rest, other = (Album(self.shelves, self.label, self.names, self.rows[part]) for part in parts)
+        rest, other = (ImageDataset(self.shelves, self.label, self.names, self.rows[part]) for part in parts)
         return rest, other
 
     def measure(self) -> Images:
@@ -96,7 +100,7 @@ class Album:
         return Images(mean=tuple(mean.tolist()), std=tuple(np.where(std > 1e-6, std, 1.0).tolist()))
 
 
-def read_album(
+def read_images(
     places: Sequence[str],
     *,
     size: Pair | None = None,
@@ -105,13 +109,13 @@ def read_album(
     images: Images | None = None,
     cache: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Album:
+) -> ImageDataset:
     """All pictures of these places.
 
     `size`, `channels`, `names` and `images` are a model's; without them the first picture and the data decide. Pictures
     from folders are kept in one array, mapped from a file in `cache` where there is one.
     """
-    shelves: list[Shelf] = []
+    shelves: list[ImageArray] = []
     for place in _files(places):
         shelf = _shelf(place, size, channels, images or Images(), cache, progress)
         size, channels = size or shelf.pixels.shape[1:3], channels or int(shelf.pixels.shape[3])
@@ -120,7 +124,7 @@ def read_album(
     if not shelves:
         raise ValueError("there are no pictures: name a folder, an .npz, an .npy or digits")
     label, found = _numbered(shelves, names)
-    return Album(tuple(shelves), label, found, np.arange(len(label)))
+    return ImageDataset(tuple(shelves), label, found, np.arange(len(label)))
 
 
 def _files(places: Sequence[str]) -> Iterator[str]:
@@ -139,19 +143,19 @@ def _shelf(
     images: Images,
     cache: Path | None,
     progress: Callable[[int, int], None],
-) -> Shelf:
+) -> ImageArray:
     path = Path(place).expanduser()
     if place in DIGITS and not path.exists():
         return _digits(place)
     if path.is_dir():
         pixels, labels = read_folder(path, images, size=size, channels=channels, cache=cache, progress=progress)
-        return Shelf(place, pixels, labels, 1 / 255)
+        return ImageArray(place, pixels, labels, 1 / 255)
     if not path.exists():
         raise ValueError(f"there is no file or folder {place}; pictures by name are {', '.join(DIGITS)}")
     if not path.name.endswith(ARRAYS):
         raise ValueError(f"{place} holds no pictures: give a folder with one folder per class, or {', '.join(ARRAYS)}")
     pixels, labels = read_arrays(path)
-    return Shelf(place, pixels, labels, _unit(place, pixels))
+    return ImageArray(place, pixels, labels, _unit(place, pixels))
 
 
 def _unit(place: str, pixels: np.ndarray) -> float:
@@ -165,7 +169,7 @@ def _unit(place: str, pixels: np.ndarray) -> float:
     return 1.0 if high <= 1 else 1 / 255
 
 
-def _check(shelf: Shelf, size: Pair, channels: int) -> None:
+def _check(shelf: ImageArray, size: Pair, channels: int) -> None:
     found = shelf.pixels.shape
     if found[1:3] != tuple(size):
         raise ValueError(
@@ -176,7 +180,7 @@ def _check(shelf: Shelf, size: Pair, channels: int) -> None:
         raise ValueError(f"the pictures of {shelf.where} have {found[3]} channels, and {channels} are expected")
 
 
-def _numbered(shelves: Sequence[Shelf], names: tuple[str, ...] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+def _numbered(shelves: Sequence[ImageArray], names: tuple[str, ...] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """The number of each picture's class, and the names of the classes."""
     if names is None:
         names = _names(shelves)
@@ -184,7 +188,7 @@ def _numbered(shelves: Sequence[Shelf], names: tuple[str, ...] | None) -> tuple[
     return np.concatenate([_numbers(shelf, names, index) for shelf in shelves]), names
 
 
-def _names(shelves: Sequence[Shelf]) -> tuple[str, ...]:
+def _names(shelves: Sequence[ImageArray]) -> tuple[str, ...]:
     values = np.unique(np.concatenate([shelf.labels.astype(str) for shelf in shelves]))
     where = ", ".join(shelf.where for shelf in shelves)
     if len(values) < 2:
@@ -197,7 +201,7 @@ def _names(shelves: Sequence[Shelf]) -> tuple[str, ...]:
     return tuple(values.tolist())
 
 
-def _numbers(shelf: Shelf, names: tuple[str, ...], index: dict[str, int]) -> np.ndarray:
+def _numbers(shelf: ImageArray, names: tuple[str, ...], index: dict[str, int]) -> np.ndarray:
     values, back = np.unique(shelf.labels, return_inverse=True)
     if shelf.labels.dtype.kind in "iu":
         if (wrong := values[(values < 0) | (values >= len(names))]).size:
@@ -215,7 +219,7 @@ def _fixed(count: int) -> np.ndarray:
     return np.random.RandomState(0).permutation(count)
 
 
-def _digits(name: str) -> Shelf:
+def _digits(name: str) -> ImageArray:
     """1,797 pictures of 8 x 8; every fifth of a fixed permutation, 360 of them, is for the test."""
     try:
         whole = import_module("sklearn.datasets").load_digits()
@@ -224,4 +228,68 @@ def _digits(name: str) -> Shelf:
     order = _fixed(len(whole.target))
     test = np.arange(len(order)) % 5 == 0
     rows = np.sort(order[{"digits": ~test, "digits-test": test, "digits-all": test | True}[name]])
-    return Shelf(name, whole.images[rows, :, :, None].astype(np.uint8), whole.target[rows], 1 / 16)
+    return ImageArray(name, whole.images[rows, :, :, None].astype(np.uint8), whole.target[rows], 1 / 16)
+
+
+SHIFT = 8  # a picture moves by at most one part in so many of its side
+AUGMENTS = ("none", "shift", "flip", "flip-shift")
+
+
+class ImageExamples:
+    """The examples of an album: `images` B C Y X in float32 and `label` B.
+
+    `images` says how pixels become numbers, as `read_image` does it: (pixel · scale - mean) / std, pixels from 0 to
+    255. With `augment` a picture is moved by up to an eighth of its sides, over black, or mirrored half of the time.
+    """
+
+    sizes = None  # all alike
+
+    def __init__(self, album: ImageDataset, images: Images, *, augment: str = "none") -> None:
+        if augment not in AUGMENTS:
+            raise ValueError(f"there is no augmentation {augment!r}; there are {', '.join(AUGMENTS)}")
+        if not len(album):
+            raise ValueError("there are no pictures left: hold fewer of them back")
+        self.album, self.augment = album, augment
+        std = per_channel("std", images.std, album.channels)
+        self.factor = np.float32(255 * images.scale / std)
+        self.offset = np.float32(per_channel("mean", images.mean, album.channels) / std)
+
+    def __len__(self) -> int:
+        return len(self.album)
+
+    def batch(self, rows: Int[np.ndarray, " B"], keys: Int[np.ndarray, " B"]) -> Batch:
+        x = self.album.take(rows)
+        if "flip" in self.augment:
+            x = flipped(x, keys)
+        if "shift" in self.augment:
+            x = shifted(x, keys)
+        images = (x * self.factor - self.offset).transpose(0, 3, 1, 2)
+        label = self.album.labels[rows]
+        inputs = {"images": torch.from_numpy(np.ascontiguousarray(images)), "label": torch.from_numpy(label)}
+        return Batch(inputs, {"loss": len(rows)})
+
+
+def flipped(x: np.ndarray, keys: Int[np.ndarray, " B"]) -> np.ndarray:
+    """B Y X C, half of them from right to left."""
+    turn = drawn(keys, 2, use=2) == 1
+    return np.where(turn[:, None, None, None], x[:, :, ::-1], x)
+
+
+def shifted(x: np.ndarray, keys: Int[np.ndarray, " B"]) -> np.ndarray:
+    """B Y X C, each moved by at most an eighth of its sides (one pixel at least); what comes in is 0."""
+    down, across = (max(1, side // SHIFT) for side in x.shape[1:3])
+    x = np.pad(x, ((0, 0), (down, down), (across, across), (0, 0)))
+    top, left = drawn(keys, 2 * down + 1, use=0), drawn(keys, 2 * across + 1, use=1)
+    rows = top[:, None] + np.arange(x.shape[1] - 2 * down)
+    columns = left[:, None] + np.arange(x.shape[2] - 2 * across)
+    return x[np.arange(len(x))[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+def drawn(keys: Int[np.ndarray, " B"], bound: int, *, use: int) -> Int[np.ndarray, " B"]:
+    """A number below `bound` for each key and use: the finaliser of SplitMix64 (Steele et al. 2014), its high bits.
+
+    >>> drawn(np.array([3, 5, 7, 11]), 10, use=0).tolist()
+    [1, 3, 3, 3]
+    """
+    z = scrambled(np.asarray(keys).astype(np.uint64) + np.uint64((use + 1) * 0x9E3779B97F4A7C15 % 2**64))
+    return ((z >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32)).astype(np.int64)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from headway.config.train import Task, TokenizerConfig
-from headway.data.learn import KINDS, ROLES, digest, learn, literal, read
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_training import KINDS, ROLES, digest, literal, read_tokenizer, train_tokenizer
 
 TEXTS = (
     "The quick brown fox jumps over the lazy dog.\n\nThe dog sleeps;  the fox does not.\t(Ha!)\r\n",
@@ -23,7 +23,9 @@ EXACT = ("byte", "bpe", "unigram")
 
 
 def made(kind: str, task: Task = "language", **more: object) -> Tokenizer:
-    return learn(iter(TEXTS), TokenizerConfig.model_validate({"kind": kind, "vocabulary": 300, **more}), task=task)
+    return train_tokenizer(
+        iter(TEXTS), TokenizerConfig.model_validate({"kind": kind, "vocabulary": 300, **more}), task=task
+    )
 
 
 @pytest.mark.parametrize("kind", EXACT)
@@ -135,7 +137,7 @@ def test_data_cannot_speak_in_special_tokens(kind: str, task: Task) -> None:
 
 def test_special_words_in_the_data_are_learnt_as_text() -> None:
     config = TokenizerConfig(vocabulary=300)
-    tokenizer = literal(learn(["<|end|> is a word here. " * 7, "<|end|>"], config, task="language"))
+    tokenizer = literal(train_tokenizer(["<|end|> is a word here. " * 7, "<|end|>"], config, task="language"))
     tokens = tokenizer.encode("<|end|>")
     assert tokenizer.end not in tokens
     assert tokenizer.decode(tokens) == "<|end|>"
@@ -144,9 +146,10 @@ def test_special_words_in_the_data_are_learnt_as_text() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_process_learns_the_same(kind: str) -> None:
     code = (
-        "import sys; from headway.config.train import TokenizerConfig; from headway.data.learn import learn, digest\n"
+        "from headway.config.train import TokenizerConfig\n"
+        "from headway.data.tokenizer_training import digest, train_tokenizer\n"
         f"config = TokenizerConfig(kind={kind!r}, vocabulary=300)\n"
-        f"print(digest(learn({TEXTS!r}, config, task='masked')))"
+        f"print(digest(train_tokenizer({TEXTS!r}, config, task='masked')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == digest(made(kind, "masked"))
@@ -157,7 +160,7 @@ def test_another_process_learns_the_same(kind: str) -> None:
 @pytest.mark.parametrize("texts", [[], [""], ["", ""]])
 def test_without_text_there_is_no_tokenizer(kind: str, texts: list[str]) -> None:
     with pytest.raises(ValueError, match=r"^there is no text to learn a tokenizer from"):
-        learn(iter(texts), TokenizerConfig.model_validate({"kind": kind}), task="language")
+        train_tokenizer(iter(texts), TokenizerConfig.model_validate({"kind": kind}), task="language")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,38 +180,38 @@ def test_trouble_in_the_data_arrives_as_it_is(kind: str) -> None:
         raise ValueError("line 3 of menu.txt is not UTF-8 text")
 
     with pytest.raises(ValueError, match=r"^line 3 of menu.txt is not UTF-8 text$"):
-        learn(broken(), TokenizerConfig.model_validate({"kind": kind, "vocabulary": 300}), task="language")
+        train_tokenizer(broken(), TokenizerConfig.model_validate({"kind": kind, "vocabulary": 300}), task="language")
 
 
 def test_an_existing_tokenizer_is_read_from_file_and_directory(tmp_path: Path) -> None:
     tokenizer = made("bpe", "seq2seq")
     tokenizer.save(tmp_path)
     for path in (tmp_path, tmp_path / "tokenizer.json"):
-        found = learn(iter(()), TokenizerConfig(path=str(path)), task="seq2seq")
+        found = train_tokenizer(iter(()), TokenizerConfig(path=str(path)), task="seq2seq")
         assert (digest(found), found.pad) == (digest(tokenizer), tokenizer.pad)
     (tmp_path / "other.json").write_bytes((tmp_path / "tokenizer.json").read_bytes())
     (tmp_path / "tokenizer_config.json").unlink()
     for path in (tmp_path / "other.json", tmp_path):
-        assert read(path, "seq2seq").special == tokenizer.special
+        assert read_tokenizer(path, "seq2seq").special == tokenizer.special
 
 
 def test_a_path_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no tokenizer")
     for path in (tmp_path, tmp_path / "none", tmp_path / "none" / "tokenizer.json"):
         with pytest.raises(ValueError, match=r"^there is no tokenizer in "):
-            read(path, "language")
+            read_tokenizer(path, "language")
     with pytest.raises(ValueError, match=r"notes\.txt is no tokenizer that can be read"):
-        read(tmp_path / "notes.txt", "language")
+        read_tokenizer(tmp_path / "notes.txt", "language")
 
 
 def test_a_tokenizer_without_the_tokens_of_the_task_is_refused(tmp_path: Path) -> None:
     made("bpe").save(tmp_path)
-    assert read(tmp_path, "language").end is not None
+    assert read_tokenizer(tmp_path, "language").end is not None
     with pytest.raises(ValueError, match=r"has no token for begin, pad, mask, which the task masked needs"):
-        read(tmp_path, "masked")
+        read_tokenizer(tmp_path, "masked")
 
 
 def test_every_task_with_text_has_special_tokens() -> None:
     assert set(ROLES) == set(get_args(Task)) - {"images"}
     with pytest.raises(ValueError, match="the task images has no text"):
-        learn(TEXTS, TokenizerConfig(), task="images")
+        train_tokenizer(TEXTS, TokenizerConfig(), task="images")

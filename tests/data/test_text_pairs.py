@@ -9,22 +9,22 @@ import torch
 from headway.config.language import Special
 from headway.config.train import TokenizerConfig
 from headway.data.batch import IGNORED
-from headway.data.learn import learn
-from headway.data.pairs import Pairs, special_of
+from headway.data.text_pairs import Seq2SeqPairs, special_of
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_training import train_tokenizer
 
 RECORDS = [
     ("line 2 of a.tsv", "the dog", "el perro"),
     ("line 3 of a.tsv", "a", "uno"),
     ("line 4 of a.tsv", "the fox sleeps", "duerme"),
 ]
-BYTES = learn(["any"], TokenizerConfig(kind="byte"), task="seq2seq")  # a byte is its own number
+BYTES = train_tokenizer(["any"], TokenizerConfig(kind="byte"), task="seq2seq")  # a byte is its own number
 PAD, START, END = 256, 257, 258
 KEYS = np.zeros(3, dtype=np.int64)
 
 
-def pairs(records: list[tuple[str, str, str]] = RECORDS, *, length: int = 17, cut: bool = False) -> Pairs:
-    return Pairs.of(iter(records), BYTES, special_of(BYTES), length=length, cut=cut)
+def pairs(records: list[tuple[str, str, str]] = RECORDS, *, length: int = 17, cut: bool = False) -> Seq2SeqPairs:
+    return Seq2SeqPairs.of(iter(records), BYTES, special_of(BYTES), length=length, cut=cut)
 
 
 def test_a_batch_says_what_is_read_and_what_follows() -> None:
@@ -73,16 +73,16 @@ def test_no_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="there are no pairs"):
         pairs([])
     with pytest.raises(ValueError, match="start, end and padding"):
-        Pairs.of(RECORDS, BYTES, Special(end=(END,), pad=PAD), length=17)
+        Seq2SeqPairs.of(RECORDS, BYTES, Special(end=(END,), pad=PAD), length=17)
     with pytest.raises(ValueError, match="a token for the end and one for padding"):
-        special_of(learn(["any"], TokenizerConfig(kind="byte"), task="language"))
+        special_of(train_tokenizer(["any"], TokenizerConfig(kind="byte"), task="language"))
 
 
 def test_the_end_is_written_once_whoever_writes_it() -> None:
     """A model of someone else's: its tokenizer writes no end, and its start is its padding."""
-    engine = learn(["any"], TokenizerConfig(kind="byte"), task="language").engine
+    engine = train_tokenizer(["any"], TokenizerConfig(kind="byte"), task="language").engine
     other = Tokenizer(engine, {"eos_token": "<|end|>"})
-    found = Pairs.of(RECORDS, other, Special(end=(256,), pad=0, start=0), length=17)
+    found = Seq2SeqPairs.of(RECORDS, other, Special(end=(256,), pad=0, start=0), length=17)
     assert found.source[1].tolist() == [ord("a"), 256]
     assert found.batch(np.array([1]), KEYS[:1]).inputs["target"].tolist() == [[0, *b"uno"]]
 
@@ -94,7 +94,7 @@ def test_words_of_special_tokens_are_text() -> None:
 
 
 def test_many_pairs_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.data.pairs.TOGETHER", 2)
+    monkeypatch.setattr("headway.data.text_pairs.TOGETHER", 2)
     found = pairs()
     assert [bytes(found.target[row][:-1].astype(np.uint8)) for row in range(3)] == [b"el perro", b"uno", b"duerme"]
 
@@ -102,16 +102,16 @@ def test_many_pairs_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_saved_pairs_are_the_same_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     found = pairs()
     found.save(tmp_path / "pairs")
-    again = Pairs.load(tmp_path / "pairs")
+    again = Seq2SeqPairs.load(tmp_path / "pairs")
     rows = np.array([2, 0, 1])
     one, other = found.batch(rows, KEYS), again.batch(rows, KEYS)
     assert all(torch.equal(one.inputs[name], other.inputs[name]) for name in one.inputs)
     assert (again.start, again.pad) == (START, PAD)
     np.save(tmp_path / "pairs" / "target.npy", found.target.flat[:-1])
     with pytest.raises(ValueError, match="does not hold the 3 pairs"):
-        Pairs.load(tmp_path / "pairs")
+        Seq2SeqPairs.load(tmp_path / "pairs")
     with pytest.raises(ValueError, match=r"has no pairs\.json"):
-        Pairs.load(tmp_path)
+        Seq2SeqPairs.load(tmp_path)
 
 
 def test_the_last_part_is_held_back() -> None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from headway.data import embedded
+from headway.data import builtin_data
 from headway.data.lines import name_of
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 
 
 @dataclass(frozen=True)
-class Found:
+class DataFile:
     """One file, or one source by its name (`file` is None); `asked` says whether it was named itself."""
 
     name: str
@@ -29,7 +29,7 @@ class Found:
         return FORMATS.get(Path(self.file.name.removesuffix(".gz")).suffix.lower(), "text")
 
 
-def found_at(places: Sequence[str]) -> list[Found]:
+def find_data(places: Sequence[str]) -> list[DataFile]:
     """All that the places mean, in their order; what is in a folder or fits a glob, sorted by name.
 
     The last is looked for before the first is read, so that a mistake is told at once.
@@ -37,20 +37,22 @@ def found_at(places: Sequence[str]) -> list[Found]:
     A source's name is that source: a file or folder of the same name is written `./name`.
     """
     if not places:
-        raise ValueError("no data was named: give a file, a folder, a glob, - or one of " + ", ".join(embedded.SOURCES))
+        raise ValueError(
+            "no data was named: give a file, a folder, a glob, - or one of " + ", ".join(builtin_data.SOURCES)
+        )
     return [found for place in places for found in _found(place)]
 
 
-def _found(place: str) -> Iterable[Found]:
+def _found(place: str) -> Iterable[DataFile]:
     path = Path(os.path.expanduser(place))
-    if embedded.known(place):
-        return [Found(place, None)]
+    if builtin_data.known(place):
+        return [DataFile(place, None)]
     if place == "-" or path.is_file() or path.is_fifo():
-        return [Found(name_of(path), path)]
+        return [DataFile(name_of(path), path)]
     return _inside(path) if path.is_dir() else _matching(place, path)
 
 
-def _inside(folder: Path) -> Iterator[Found]:
+def _inside(folder: Path) -> Iterator[DataFile]:
     """Files at any depth; what begins with a dot is not data."""
     paths = sorted(
         path
@@ -60,24 +62,24 @@ def _inside(folder: Path) -> Iterator[Found]:
     if not paths:
         raise ValueError(f"the folder {folder} has no files")
     for path in paths:
-        yield Found(str(path), path, asked=False)
+        yield DataFile(str(path), path, asked=False)
 
 
-def _matching(place: str, path: Path) -> Iterator[Found]:
+def _matching(place: str, path: Path) -> Iterator[DataFile]:
     if not glob.has_magic(place):
         raise ValueError(_missing(place, path))
     paths = sorted(Path(found) for found in glob.glob(str(path), recursive=True) if Path(found).is_file())
     if not paths:
         raise ValueError(f"no file matches {place}")
     for one in paths:
-        yield Found(str(one), one, asked=False)
+        yield DataFile(str(one), one, asked=False)
 
 
 def _missing(place: str, path: Path) -> str:
     beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     near = get_close_matches(path.name, beside, 1)
-    near = [str(path.parent / near[0])] if near else get_close_matches(place, embedded.SOURCES, 1)
-    hint = f"did you mean {near[0]}?" if near else "sources by name are " + ", ".join(embedded.SOURCES)
+    near = [str(path.parent / near[0])] if near else get_close_matches(place, builtin_data.SOURCES, 1)
+    hint = f"did you mean {near[0]}?" if near else "sources by name are " + ", ".join(builtin_data.SOURCES)
     return f"there is no file or folder {place}; {hint}"
 
 
@@ -87,9 +89,9 @@ def fingerprint(places: Sequence[str]) -> str:
     Standard input has none, because it can be read once only: keep it as a file first.
     """
     said: list[str] = []
-    for one in found_at(places):
+    for one in find_data(places):
         if one.file is None:
-            said.append(embedded.version(one.name))
+            said.append(builtin_data.version(one.name))
         elif not one.file.is_file():
             raise ValueError(f"{one.name} can be read once only, and has to be kept as a file to be read again")
         else:
@@ -100,6 +102,6 @@ def fingerprint(places: Sequence[str]) -> str:
 
 def size_of(places: Sequence[str]) -> int | None:
     """Bytes on disk, to tell how far the work is; None where a place does not say."""
-    files = [one.file for one in found_at(places)]
+    files = [one.file for one in find_data(places)]
     known = [file.stat().st_size for file in files if file is not None and file.is_file() and file.suffix != ".gz"]
     return sum(known) if len(known) == len(files) else None

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.baselines import Bags, bag_of_words, unigram_accuracy
 from headway.data.batch import IGNORED, Batch
-from headway.data.frame import Frame
 from headway.data.labelled import Labelled, Sample
-from headway.data.objectives import OBJECTIVES, MaskedText
+from headway.data.masked_text import OBJECTIVES, BertFormat, MaskedText
 from headway.data.sentences import Sentences
+from recipes.bag_of_words import Bags, bag_of_words, unigram_accuracy
 from tests.data.texts import documents, sentence, tokenizer
 
 TOKENIZER = tokenizer()
@@ -42,7 +41,7 @@ def sides(batch: Batch) -> list[tuple[list[int], list[int]]]:
 
 
 def test_a_frame_by_hand() -> None:
-    frame = Frame(begin=2, end=3, pad=0, length=9)
+    frame = BertFormat(begin=2, end=3, pad=0, length=9)
     tokens, types = frame.join(np.array([11, 12]), np.array([13]))
     assert tokens.tolist() == [2, 11, 12, 3, 13, 3] and types.tolist() == [0, 0, 0, 0, 1, 1]
     long = np.arange(20, 40)

@@ -11,8 +11,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.marian import END, PAD, UNKNOWN, SentencePiece, engine
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_files import END, PAD, UNKNOWN, SentencePiece, marian_engine
 
 LINES = [line.strip() for topic in sorted(topics)[:40] for line in topics[topic].splitlines() if len(line) > 30]
 ODD = ["", "   ", "  two  spaces ", ">>fra<< hello", ">>fra<<hello", "日本語 text 日本", "ﬁne ½ Ⅷ", "a</s>b",
@@ -47,7 +47,7 @@ def pair(place: Path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = MarianTokenizer(str(place / "source.spm"), str(place / "target.spm"), str(place / "vocab.json"))
-    return theirs, Tokenizer(engine(place), {"eos_token": END})
+    return theirs, Tokenizer(marian_engine(place), {"eos_token": END})
 
 
 def test_a_source_is_cut_as_there(pair, place: Path) -> None:
@@ -86,12 +86,12 @@ def test_it_survives_being_saved(pair, tmp_path: Path) -> None:
 
 
 def test_other_directories_have_none(place: Path, tmp_path: Path) -> None:
-    assert engine(tmp_path) is None
+    assert marian_engine(tmp_path) is None
     for name in ("source.spm", "vocab.json"):
         (tmp_path / name).write_bytes((place / name).read_bytes())
-    assert engine(tmp_path) is not None
+    assert marian_engine(tmp_path) is not None
     (tmp_path / "target_vocab.json").write_text("{}")  # each language with numbers of its own
-    assert engine(tmp_path) is None
+    assert marian_engine(tmp_path) is None
 
 
 def test_what_cannot_be_read_is_refused(place: Path, tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_what_cannot_be_read_is_refused(place: Path, tmp_path: Path) -> None:
     for content in (b"", b"not a model", whole[: len(whole) // 2]):
         (tmp_path / "source.spm").write_bytes(content)
         with pytest.raises(ValueError, match=r"source.spm is not a SentencePiece model"):
-            engine(tmp_path)
+            marian_engine(tmp_path)
     train(tmp_path / "source.spm", LINES[:100], 97, model_type="bpe")
     with pytest.raises(ValueError, match="no unigram model"):
-        engine(tmp_path)
+        marian_engine(tmp_path)
     (tmp_path / "source.spm").write_bytes(whole)
     (tmp_path / "vocab.json").write_text(json.dumps({END: 0, UNKNOWN: 2}))
     with pytest.raises(ValueError, match="does not number its pieces"):
-        engine(tmp_path)
+        marian_engine(tmp_path)

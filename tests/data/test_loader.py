@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.order import Order, keys_of
+from headway.data.loader import Order, keys_of
 
 
 def epochs(order: Order, number: int) -> np.ndarray:

@@ -10,17 +10,15 @@ document, by a cyclic shift: each sentence is the second one equally often under
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from headway.config.train import OBJECTIVES
 from headway.data import invert
-from headway.data.batch import IGNORED, Batch
-from headway.data.frame import Frame
-from headway.data.hide import Hider
+from headway.data.batch import IGNORED, Batch, kept, padded
 from headway.data.labelled import Labelled
-from headway.data.ragged import kept, padded
 from headway.data.sentences import CONTENT, WORD, Sentences
 from headway.data.tokenizer import Tokenizer
 
@@ -47,7 +45,10 @@ class MaskedText:
         self._given = sentences, tokenizer, length, pairs, span
         self._names = list(self.weights)
         self._share = np.cumsum(list(self.weights.values())) / sum(self.weights.values())
-        self._frame, self._hide = Frame.of(tokenizer, length), Hider.of(tokenizer) if "words" in self.weights else None
+        self._frame, self._hide = (
+            BertFormat.of(tokenizer, length),
+            MlmMask.of(tokenizer) if "words" in self.weights else None,
+        )
         self._sentences, self._pairs, self._span = sentences, pairs, span
         makers: dict[str, Callable[[int, np.random.Generator], Row | None]]
         makers = {"words": self._words, "adjacent": self._adjacent, "inverted": self._inverted, "inference": self._pair}
@@ -173,3 +174,75 @@ def _check(weights: Mapping[str, float], sentences: Sentences | None, pairs: Lab
         raise ValueError("the objective 'inference' learns from labelled pairs: give a file of them (data.pairs)")
     if sentences is None and set(weights) != {"inference"}:
         raise ValueError("words, adjacent and inverted learn from plain text, and none was given")
+
+
+@dataclass(frozen=True)
+class BertFormat:
+    """[CLS] first [SEP] second [SEP], of at most `length` tokens."""
+
+    begin: int
+    end: int
+    pad: int
+    length: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, length: int) -> "BertFormat":
+        begin, end = tokenizer.begin, tokenizer.end
+        if begin is None or end is None:
+            raise ValueError("this tokenizer has no tokens to frame sentences with: it needs [CLS] and [SEP]")
+        if length < 8:
+            raise ValueError(f"a length of {length} leaves no room for two sentences: at least 8 are needed")
+        return cls(begin, end, 0 if tokenizer.pad is None else tokenizer.pad, length)
+
+    def join(self, first: np.ndarray, second: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens and types. What is too long loses where it matters least: the first its beginning, the second its end.
+
+        >>> BertFormat(begin=1, end=2, pad=0, length=8).join(np.array([3, 4, 5]), np.array([6, 7, 8, 9]))[0].tolist()
+        [1, 3, 4, 5, 2, 6, 7, 2]
+        """
+        if second is None:
+            tokens = np.concatenate([[self.begin], first[: self.length - 2], [self.end]])
+            return tokens.astype(np.int64), np.zeros(len(tokens), dtype=np.int64)
+        room = self.length - 3
+        mine = min(len(first), max(room - len(second), (room + 1) // 2))
+        second = second[: room - mine]
+        parts = ([self.begin], first[len(first) - mine :], [self.end], second, [self.end])
+        types = np.repeat([0, 1], [mine + 2, len(second) + 1])
+        return np.concatenate(parts).astype(np.int64), types
+
+
+SHARE, MASKED, RANDOM = 0.15, 0.8, 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class MlmMask:
+    """Which token hides a word, and which tokens are words."""
+
+    mask: int
+    words: np.ndarray
+    is_word: np.ndarray
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "MlmMask":
+        added = tokenizer.engine.get_added_tokens_decoder()
+        special = {number for number, token in added.items() if token.special}
+        mask, others = tokenizer.mask, (tokenizer.begin, tokenizer.end, tokenizer.pad)
+        if mask is None:
+            raise ValueError("this tokenizer has no token to hide words with: it needs a mask token, such as [MASK]")
+        is_word = np.ones(tokenizer.size, dtype=bool)
+        is_word[[*special, mask, *(number for number in others if number is not None)]] = False
+        return cls(mask, np.flatnonzero(is_word), is_word)
+
+    def __call__(self, tokens: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens with some words hidden, and what stood there (elsewhere a target that no loss looks at)."""
+        places = np.flatnonzero(self.is_word[tokens])
+        # A share of a word more or less, so that the mean is exact; at least one, or the row would teach nothing.
+        count = min(max(1, int(SHARE * len(places) + rng.random())), len(places))
+        chosen = rng.permutation(places)[:count]
+        fate, other = rng.random(count), self.words[rng.integers(0, len(self.words), count)]
+        targets = np.full(len(tokens), IGNORED, dtype=np.int64)
+        targets[chosen] = tokens[chosen]
+        shown = np.where(fate < MASKED, self.mask, np.where(fate < MASKED + RANDOM, other, tokens[chosen]))
+        hidden = tokens.copy()
+        hidden[chosen] = shown
+        return hidden, targets

@@ -22,11 +22,11 @@ from tokenizers import Tokenizer as Engine
 
 from headway.config.train import Task, TokenizerConfig
 from headway.data import unigram
+from headway.data.shards import tokenizer_hash as digest
 from headway.data.tokenizer import FILE, Tokenizer
-from headway.data.tokens import tokenizer_hash as digest
-from headway.data.vocabulary import usual
+from headway.data.tokenizer_files import usual
 
-__all__ = ["digest", "learn", "literal", "read"]
+__all__ = ["digest", "train_tokenizer", "literal", "read_tokenizer"]
 BRACKETS = {
     "pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]",
 }  # fmt: skip
@@ -47,7 +47,7 @@ CONTINUED = "##"
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
-def learn(texts: Iterable[str], config: TokenizerConfig, *, task: Task) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, *, task: Task) -> Tokenizer:
     """A tokenizer of the kind and size that `config` asks for, with the special tokens of the task.
 
     Texts are read once, one after the other. Words of special tokens that stand in them are learnt as ordinary text;
@@ -56,7 +56,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig, *, task: Task) -> Token
     if task not in ROLES:
         raise ValueError(f"the task {task} has no text, and needs no tokenizer")
     if config.path is not None:
-        return read(config.path, task)
+        return read_tokenizer(config.path, task)
     special = dict(ROLES[task])
     if config.kind in ("character", "wordpiece"):
         special = {**UNKNOWN, **special}
@@ -65,7 +65,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig, *, task: Task) -> Token
     return Tokenizer(engine, special)
 
 
-def read(path: str | Path, task: Task) -> Tokenizer:
+def read_tokenizer(path: str | Path, task: Task) -> Tokenizer:
     """The tokenizer of a file or of a directory, which must have the special tokens that the task needs."""
     place = Path(path)
     if place.is_dir() or place.name == FILE:

@@ -9,14 +9,14 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers
 
 from headway.data.batch import IGNORED
-from headway.data.chunks import Document
-from headway.data.shards import build
-from headway.data.strided import Strided
+from headway.data.shard_writer import build
+from headway.data.shards import TokenView
+from headway.data.source import Document
 from headway.data.tokenizer import Tokenizer
-from headway.data.tokens import View
+from headway.data.windows import Strided
 
 
-def tokens(total: int, place: Path) -> View:
+def tokens(total: int, place: Path) -> TokenView:
     """Token i is the number i."""
     engine = Engine(models.WordLevel({str(number): number for number in range(60)}, unk_token="0"))
     engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.split import paragraphs, sentences
+from headway.data.sentences import paragraphs, sentences
 
 
 @pytest.mark.parametrize(

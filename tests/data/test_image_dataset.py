@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from headway.config.images import Images
-from headway.data.album import read_album
+from headway.data.image_dataset import read_images
 
 DRAW = np.random.default_rng(3)
 PIXELS = DRAW.integers(0, 256, (11, 5, 7), dtype=np.uint8)
@@ -40,13 +40,13 @@ def everything(album: Any) -> np.ndarray:
 def test_a_pair_of_npy_is_mapped(tail: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", PIXELS)
     np.save(tmp_path / f"x{tail}.npy", LABELS)
-    album = read_album([str(tmp_path / "x.npy")])
+    album = read_images([str(tmp_path / "x.npy")])
     assert isinstance(album.shelves[0].pixels.base, np.memmap)
     assert (album.size, album.channels, album.names, len(album)) == ((5, 7), 1, ("0", "1", "2"), 11)
     np.testing.assert_allclose(everything(album)[..., 0], PIXELS / 255, atol=1e-7)
     assert album.labels.tolist() == LABELS.tolist()
     # A pattern finds both files, and one of them is no place of its own.
-    assert len(read_album([str(tmp_path / "*.npy")])) == 11
+    assert len(read_images([str(tmp_path / "*.npy")])) == 11
 
 
 @pytest.mark.parametrize(("pixels", "expected"), [
@@ -57,14 +57,14 @@ def test_a_pair_of_npy_is_mapped(tail: str, tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_an_npz_of_bytes_or_of_numbers(pixels: np.ndarray, expected: np.ndarray, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=pixels, label=LABELS.astype(np.float64))
-    album = read_album([str(tmp_path / "x.npz")])
+    album = read_images([str(tmp_path / "x.npz")])
     np.testing.assert_allclose(everything(album).squeeze(), expected.squeeze(), atol=1e-6)
     assert album.labels.tolist() == LABELS.tolist()
 
 
 def test_names_as_labels_are_sorted(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=PIXELS, label=np.array(["c", "a", "b"])[LABELS])
-    album = read_album([str(tmp_path / "x.npz")])
+    album = read_images([str(tmp_path / "x.npz")])
     assert album.names == ("a", "b", "c") and album.labels[:3].tolist() == [2, 0, 1]
 
 
@@ -75,7 +75,7 @@ def test_idx_as_mnist_has_it(packed: bool, tmp_path: Path) -> None:
     (tmp_path / f"t10k-images-idx3-ubyte{tail}").write_bytes(write(header + PIXELS.tobytes()))
     header = bytes([0, 0, 8, 1]) + np.array([11], ">u4").tobytes()
     (tmp_path / f"t10k-labels-idx1-ubyte{tail}").write_bytes(write(header + LABELS.astype(np.uint8).tobytes()))
-    album = read_album([str(tmp_path / f"t10k-images-idx3-ubyte{tail}")])
+    album = read_images([str(tmp_path / f"t10k-images-idx3-ubyte{tail}")])
     np.testing.assert_allclose(everything(album)[..., 0], PIXELS / 255, atol=1e-7)
     assert album.labels.tolist() == LABELS.tolist()
 
@@ -85,29 +85,29 @@ def test_a_folder_per_class(kept: bool, tmp_path: Path) -> None:
     pixels, cache = pictures_in(tmp_path / "all"), tmp_path / "data" if kept else None
     (tmp_path / "all" / "cat" / "notes.txt").write_text("not a picture")
     heard: list[tuple[int, int]] = []
-    album = read_album([str(tmp_path / "all")], cache=cache, progress=lambda *seen: heard.append(seen))
+    album = read_images([str(tmp_path / "all")], cache=cache, progress=lambda *seen: heard.append(seen))
     assert (album.names, album.size, album.channels) == (("cat", "dog"), (5, 7), 1)
     np.testing.assert_allclose(everything(album)[..., 0], pixels / 255, atol=1e-7)
     assert album.labels.tolist() == [0, 0, 1, 1] and heard[-1] == (4, 4)
     heard.clear()  # the second time they are mapped, until a picture changes
-    read_album([str(tmp_path / "all")], cache=cache, progress=lambda *seen: heard.append(seen))
+    read_images([str(tmp_path / "all")], cache=cache, progress=lambda *seen: heard.append(seen))
     assert bool(heard) != kept
     Image.new("L", (7, 5)).save(tmp_path / "all" / "dog" / "3.png")
-    assert len(read_album([str(tmp_path / "all")], cache=cache)) == 5
+    assert len(read_images([str(tmp_path / "all")], cache=cache)) == 5
 
 
 def test_pictures_are_brought_to_one_size(tmp_path: Path) -> None:
     pictures_in(tmp_path / "all")
     Image.new("RGB", (20, 30), (200, 0, 0)).save(tmp_path / "all" / "dog" / "9.png")
-    assert read_album([str(tmp_path / "all")]).take(np.array([4])).shape == (1, 5, 7, 1)
-    own = read_album([str(tmp_path / "all")], size=(3, 2), channels=3, images=Images(resize=(5, 7), crop=(3, 2)))
+    assert read_images([str(tmp_path / "all")]).take(np.array([4])).shape == (1, 5, 7, 1)
+    own = read_images([str(tmp_path / "all")], size=(3, 2), channels=3, images=Images(resize=(5, 7), crop=(3, 2)))
     assert own.take(np.array([4]))[0, 1, 1].tolist() == pytest.approx([200 / 255, 0, 0])
 
 
 def test_several_places_are_one_album(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS[:4], label=LABELS[:4])
     np.savez(tmp_path / "b.npz", images=PIXELS[4:] / 255, label=LABELS[4:])
-    album = read_album([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")])
+    album = read_images([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")])
     rows = np.array([9, 0, 4, 3, 10])
     np.testing.assert_allclose(album.take(rows)[..., 0], PIXELS[rows] / 255, atol=1e-6)
     assert album.labels.tolist() == LABELS.tolist()
@@ -117,7 +117,7 @@ def test_several_places_are_one_album(tmp_path: Path) -> None:
 
 
 def test_digits_are_split_once_and_for_all() -> None:
-    whole, train, test = (read_album([name]) for name in ("digits-all", "digits", "digits-test"))
+    whole, train, test = (read_images([name]) for name in ("digits-all", "digits", "digits-test"))
     assert (len(whole), len(train), len(test), whole.size) == (1797, 1437, 360, (8, 8))
     own = {x.tobytes() for x in everything(train)}
     assert sum(x.tobytes() in own for x in everything(test)) == 0
@@ -132,7 +132,7 @@ def test_a_part_is_held_back_from_every_class(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "x.npz", images=np.arange(200, dtype=np.uint8)[:, None, None] + np.zeros((1, 2, 3)), label=labels
     )
-    album = read_album([str(tmp_path / "x.npz")])
+    album = read_images([str(tmp_path / "x.npz")])
     rest, held = album.split(0.2)
     assert (len(rest), len(held)) == (160, 40)
     assert set(held.labels.tolist()) == set(rest.labels.tolist()) == set(range(5))
@@ -146,7 +146,7 @@ def test_mean_and_deviation_are_those_of_the_pixels(tmp_path: Path) -> None:
     pixels = DRAW.integers(0, 256, (11, 5, 7, 3), dtype=np.uint8)
     pixels[..., 2] = 51
     np.savez(tmp_path / "x.npz", images=pixels, label=LABELS)
-    images = read_album([str(tmp_path / "x.npz")]).measure()
+    images = read_images([str(tmp_path / "x.npz")]).measure()
     np.testing.assert_allclose(images.mean, (pixels / 255).mean((0, 1, 2)), atol=1e-7)
     np.testing.assert_allclose(images.std[:2], (pixels / 255).std((0, 1, 2))[:2], atol=1e-7)
     assert images.std[2] == 1.0
@@ -179,7 +179,7 @@ def saved(folder: Path, **arrays: Any) -> str:
 ])  # fmt: skip
 def test_arrays_that_are_refused(arrays: Any, options: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=sentence):
-        read_album([saved(tmp_path, **arrays)], **options)
+        read_images([saved(tmp_path, **arrays)], **options)
 
 
 def test_places_that_are_refused(tmp_path: Path) -> None:
@@ -203,16 +203,16 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
         if name == "train-images-idx3-ubyte":
             (tmp_path / name).write_bytes(b"")
         with pytest.raises(ValueError, match=sentence):
-            read_album([str(tmp_path / name)])
+            read_images([str(tmp_path / name)])
     with pytest.raises(ValueError, match="there are no pictures: name a folder"):
-        read_album([])
+        read_images([])
 
 
 def test_an_unreadable_picture_is_named_and_leaves_no_cache(tmp_path: Path) -> None:
     pictures_in(tmp_path / "all")
     (tmp_path / "all" / "dog" / "2.png").write_bytes(b"no picture")
     with pytest.raises(ValueError, match=r"dog/2\.png cannot be read as a picture"):
-        read_album([str(tmp_path / "all")], cache=tmp_path / "data")
+        read_images([str(tmp_path / "all")], cache=tmp_path / "data")
     assert list((tmp_path / "data").iterdir()) == []
 
 
@@ -220,10 +220,10 @@ def test_sizes_of_two_arrays_that_differ(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS, label=LABELS)
     np.savez(tmp_path / "b.npz", images=PIXELS[:, :4], label=LABELS)
     with pytest.raises(ValueError, match=r"b.npz have 4 x 7 pixels, and 5 x 7 are expected: bring all of them to one"):
-        read_album([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")])
+        read_images([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")])
 
 
 def test_without_scikit_learn_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ValueError, match=r'pip install "headway\[data\]"'):
-        read_album(["digits"])
+        read_images(["digits"])

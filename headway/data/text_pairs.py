@@ -1,25 +1,31 @@
-"""Pairs of texts for a model that reads one and writes the other, tokenised once.
+"""Pairs of texts, tokenised once: a source and its target, or two texts that mean the same.
+
+A sequence-to-sequence model reads the source and writes the target:
 
 source   x_1 … x_m end
 target   start y_1 … y_l             what the decoder reads
 targets  y_1 … y_l end               what it is to say at each place
+
+A sentence encoder learns from texts that mean the same, with the rest of a batch as negatives.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from headway.config.language import Special
 from headway.config.train import DataConfig
-from headway.data.batch import IGNORED, Batch
+from headway.data.batch import IGNORED, Batch, Ragged, kept, padded
 from headway.data.files import read_json, write_json
-from headway.data.learn import literal
-from headway.data.ragged import Ragged, kept, padded
+from headway.data.shards import open_array
 from headway.data.source import records
 from headway.data.tokenizer import Tokenizer
-from headway.data.tokens import opened
+from headway.data.tokenizer_training import literal
 
 TOGETHER = 4096  # pairs that are tokenised in one go
 FACTS = "pairs.json"
@@ -39,7 +45,7 @@ def pairs_of(data: DataConfig, places: Sequence[str]) -> Iterator[tuple[str, str
         yield one.where, one.fields["source"], one.fields["target"]
 
 
-class Pairs:
+class Seq2SeqPairs:
     """Tokens of sources and targets, each row with its end; a batch is padded on the right to its longest rows."""
 
     def __init__(self, source: Ragged, target: Ragged, *, start: int, pad: int) -> None:
@@ -55,7 +61,7 @@ class Pairs:
         *,
         length: int,
         cut: bool = False,
-    ) -> "Pairs":
+    ) -> "Seq2SeqPairs":
         """Of (where, source, target). A text of more than `length` tokens, its end included, is refused or cut."""
         if special.start is None or special.pad is None or not special.end:
             raise ValueError("a model that is trained on pairs has tokens for start, end and padding (config.special)")
@@ -91,16 +97,16 @@ class Pairs:
         }
         return Batch(inputs, {"loss": sum(map(len, said))})
 
-    def split(self, held: float) -> tuple["Pairs", "Pairs"]:
+    def split(self, held: float) -> tuple["Seq2SeqPairs", "Seq2SeqPairs"]:
         """The first pairs to learn from, and the last `held` of them to measure with, at least one each."""
         if len(self) < 2:
             raise ValueError("one pair cannot be split: give more, or validation data of its own")
         at = min(max(round(len(self) * (1 - held)), 1), len(self) - 1)
         return self._between(0, at), self._between(at, len(self))
 
-    def _between(self, first: int, last: int) -> "Pairs":
+    def _between(self, first: int, last: int) -> "Seq2SeqPairs":
         sides = (side.between(first, last) for side in (self.source, self.target))
-        return Pairs(*sides, start=self.start, pad=self.pad)
+        return Seq2SeqPairs(*sides, start=self.start, pad=self.pad)
 
     def save(self, directory: str | Path) -> None:
         """Into a directory that `load` maps into memory."""
@@ -112,13 +118,13 @@ class Pairs:
         write_json(place / FACTS, {"pairs": len(self), "start": self.start, "pad": self.pad})
 
     @classmethod
-    def load(cls, directory: str | Path) -> "Pairs":
+    def load(cls, directory: str | Path) -> "Seq2SeqPairs":
         place = Path(directory)
         if not (place / FACTS).exists():
             raise ValueError(f"{place} has no {FACTS}, so it holds no pairs that can be used")
         facts = read_json(place / FACTS)
         files = [(place / f"{side}.npy", place / f"{side}_starts.npy") for side in ("source", "target")]
-        sides = [Ragged(opened(flat), opened(starts)) for flat, starts in files]
+        sides = [Ragged(open_array(flat), open_array(starts)) for flat, starts in files]
         for side in sides:
             if len(side) != facts["pairs"] or int(side.starts[-1]) != len(side.flat):
                 raise ValueError(f"{place} does not hold the {facts['pairs']:,} pairs it names: remove it")
@@ -147,3 +153,71 @@ def _fit(places: list[str], rows: Iterable[list[int]], name: str, length: int, c
             )
         fitting.append(row if len(row) <= length else [*row[: length - 1], row[-1]])
     return Ragged.of(fitting)
+
+
+@dataclass(frozen=True)
+class TextPair:
+    """Two texts of one meaning, and the words for where they stand."""
+
+    where: str
+    first: str
+    second: str
+
+
+class ContrastivePairs:
+    """Examples of contrastive learning: packed rows without padding, and who is nobody's negative."""
+
+    def __init__(
+        self, twins: Iterable[TextPair], tokenizer: Tokenizer, *, limit: int, tail: int = 1, prompt: str = ""
+    ) -> None:
+        """Of a text with more than `limit` tokens the middle is left out, and its last `tail` stay, as in the model."""
+        sides: tuple[list[Ragged], list[Ragged]] = ([], [])
+        flow = iter(twins)
+        while turn := list(islice(flow, TOGETHER)):
+            for side, texts in zip(sides, ([one.first for one in turn], [one.second for one in turn]), strict=True):
+                found = tokenizer.encode_all([prompt + text for text in texts])
+                _check(turn, found, sides.index(side))
+                side.append(Ragged.of([shortened(text, limit, tail) for text in found]))
+        if not sides[0]:
+            raise ValueError("there are no pairs of texts: the data is empty")
+        self._sides = Ragged.joined(sides[0]), Ragged.joined(sides[1])
+
+    def __len__(self) -> int:
+        return len(self._sides[0])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self._sides[0].lengths + self._sides[1].lengths
+
+    def batch(self, rows: np.ndarray, keys: np.ndarray) -> Batch:
+        inputs: dict[str, Tensor] = {}
+        for name, side in zip("ab", self._sides, strict=True):
+            texts = [side[int(row)] for row in rows]
+            inputs[f"tokens_{name}"] = torch.from_numpy(np.concatenate(texts).astype(np.int64))[None]
+            inputs[f"lengths_{name}"] = torch.tensor([len(text) for text in texts])
+        return Batch({**inputs, "same": self._same(rows)}, {"loss": len(rows)})
+
+    def _same(self, rows: np.ndarray) -> Tensor:
+        """Where two pairs share a text: neither is a negative of the other."""
+        first, second = ([side[int(row)].tobytes() for row in rows] for side in self._sides)
+        texts = np.array([first, second], dtype=object)
+        shared = (texts[:, None, :, None] == texts[None, :, None, :]).any((0, 1))
+        np.fill_diagonal(shared, False)
+        return torch.from_numpy(shared)
+
+
+def shortened(text: Sequence[int], limit: int, tail: int) -> Sequence[int]:
+    """At most `limit` tokens, the last `tail` of them kept.
+
+    >>> shortened([1, 5, 6, 7, 2], 4, 1)
+    [1, 5, 6, 2]
+    """
+    return text if len(text) <= limit else [*text[: limit - tail], *text[len(text) - tail :]]
+
+
+def _check(turn: Sequence[TextPair], found: Sequence[Sequence[int]], side: int) -> None:
+    for twin, text in zip(turn, found, strict=True):
+        if not text:
+            raise ValueError(
+                f"the {('first', 'second')[side]} text of {twin.where} has no token that a model could read"
+            )

@@ -1,0 +1,183 @@
+"""Images with their classes on disk: .npz, pairs of .npy, MNIST's idx files, and folders with one folder per class."""
+
+import gzip
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.config.base import Pair
+from headway.config.images import Images
+from headway.data.image import open_picture, read_pixels
+
+IDX = ("-idx3-ubyte", "-idx3-ubyte.gz")
+ARRAYS = (".npz", ".npy", *IDX)
+IMAGES, LABELS = ("images", "image", "x"), ("label", "labels", "y")  # names in an .npz
+
+
+def read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """(pixels N Y X C, labels N); an .npy is mapped from the disk, page by page, and not read at once."""
+    try:
+        pixels, labels = _read_arrays(path)
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as an array: {error}") from None
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    if pixels.ndim != 4 or pixels.dtype.kind not in "uif" or 0 in pixels.shape:
+        raise ValueError(
+            f"images are numbers of shape N Y X or N Y X C, and those of {path} are {pixels.dtype} of shape "
+            f"{pixels.shape}"
+        )
+    if pixels.shape[3] not in (1, 3, 4):
+        raise ValueError(f"images have 1, 3 or 4 channels, the last axis, and those of {path} {pixels.shape[3]}")
+    return pixels, _checked_labels(path, labels, len(pixels))
+
+
+def is_labels(path: Path) -> bool:
+    """Whether a file holds the classes of another one beside it, so that a glob may find both."""
+    return any(
+        path.stem.endswith(tail) and path.with_name(path.stem.removesuffix(tail) + path.suffix).exists()
+        for tail in ("-labels", "_checked_labels")
+    )
+
+
+def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    if path.suffix == ".npz":
+        return _npz(path)
+    if path.suffix == ".npy":
+        return _npy(path, mapped=True), _npy(_beside(path), mapped=False)
+    labels = path.with_name(path.name.replace("-images-idx3", "-labels-idx1"))
+    if labels == path or not labels.exists():
+        raise ValueError(f"the classes of {path.name} are expected beside it, in {labels.name.replace('idx3', 'idx1')}")
+    return _idx(path), _idx(labels)
+
+
+def _npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    found = _npy(path, mapped=False)
+    with found:
+        images = next((name for name in IMAGES if name in found), None)
+        labels = next((name for name in LABELS if name in found), None)
+        if images is None or labels is None:
+            raise ValueError(f"{path} holds {', '.join(found)}, and not 'images' and 'label'")
+        return found[images], found[labels]
+
+
+def _npy(path: Path, *, mapped: bool) -> Any:
+    try:
+        return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except ValueError:  # a pickle, or half a file
+        raise ValueError(f"{path} is no array of numbers that numpy has saved, or is damaged") from None
+
+
+def _beside(path: Path) -> Path:
+    both = [path.with_name(f"{path.stem}{tail}.npy") for tail in ("-labels", "_checked_labels")]
+    found = next((one for one in both if one.exists()), None)
+    if found is None:
+        raise ValueError(f"the classes of {path.name} are expected beside it, in {both[0].name} or {both[1].name}")
+    return found
+
+
+def _checked_labels(path: Path, labels: np.ndarray, count: int) -> np.ndarray:
+    if labels.shape != (count,):
+        raise ValueError(f"{path} has {count} images, and labels of shape {labels.shape}: one is needed for each")
+    if labels.dtype.kind == "f" and np.array_equal(labels, labels.round()):
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iuUS":
+        raise ValueError(f"labels are whole numbers or names, and those of {path} are {labels.dtype}")
+    return labels.astype(str) if labels.dtype.kind == "S" else labels
+
+
+def _idx(path: Path) -> np.ndarray:
+    """Bytes 0 0 8 and the number of axes, their sizes as big-endian 32-bit numbers, then the values."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        data = file.read()
+    axes = data[3] if data[:3] == b"\0\0\x08" and len(data) > 3 else 0
+    shape = tuple(np.frombuffer(data, ">u4", axes, 4).tolist()) if len(data) >= 4 + 4 * axes else ()
+    if not axes or len(data) != 4 + 4 * axes + int(np.prod(shape)):
+        raise ValueError(f"{path} is not an idx file of bytes, or is damaged")
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+
+
+def read_folder(
+    folder: Path,
+    images: Images,
+    *,
+    size: Pair | None,
+    channels: int | None,
+    cache: Path | None,
+    progress: Callable[[int, int], None],
+) -> tuple[np.ndarray, np.ndarray]:
+    """(pixels N Y X C, class names N), class by class; the first picture decides what nobody says.
+
+    With a `cache` the pixels are written there once, under a name made of all that they come from, and mapped.
+    """
+    found = [(path, name) for name, paths in _classes(folder).items() for path in paths]
+    first = open_picture(found[0][0], channels)
+    size, channels = size or (first.height, first.width), channels or len(first.getbands())
+    shape = (len(found), *size, channels)
+    labels = np.array([name for _, name in found])
+    if cache is None:
+        pixels = np.empty(shape, np.uint8)
+        _fill(pixels, found, images, progress)
+        return pixels, labels
+    kept = cache / f"pictures-{_print(found, images, shape)}.npy"
+    if not kept.exists():
+        _write_cache(kept, shape, found, images, progress)
+    return np.load(kept, mmap_mode="r"), labels
+
+
+def _classes(folder: Path) -> dict[str, list[Path]]:
+    """Name of a class -> its pictures, both in the order of their names."""
+    inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not inside:
+        raise ValueError(f"{folder} has no folders: pictures are expected in one folder per class")
+    found = {path.name: _pictures(path) for path in inside}
+    if empty := [name for name, pictures in found.items() if not pictures]:
+        raise ValueError(f"there are no pictures in {folder / empty[0]} ({', '.join(PICTURES)})")
+    return found
+
+
+def _pictures(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICTURES and path.name[0] != ".")
+
+
+def _fill(
+    pixels: np.ndarray, found: list[tuple[Path, str]], images: Images, progress: Callable[[int, int], None]
+) -> None:
+    for row, (path, _) in enumerate(found):
+        pixels[row] = read_pixels(path, images, size=pixels.shape[1:3], channels=pixels.shape[3])
+        progress(row + 1, len(found))
+
+
+def _write_cache(
+    kept: Path,
+    shape: tuple[int, ...],
+    found: list[tuple[Path, str]],
+    images: Images,
+    progress: Callable[[int, int], None],
+) -> None:
+    """The file is there when it is whole."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    part = kept.with_name(f".{kept.name}.{os.getpid()}")
+    try:
+        pixels = np.lib.format.open_memmap(part, "w+", np.uint8, shape)
+        _fill(pixels, found, images, progress)
+        pixels.flush()
+        part.replace(kept)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _cache_key(found: list[tuple[Path, str]], images: Images, shape: tuple[int, ...]) -> str:
+    """A name for these pixels: another picture, size or way of resizing gives another one."""
+    seen = hashlib.sha256(f"{shape} {images.resize} {images.crop} {images.resample}".encode())
+    for path, name in found:
+        about = path.stat()
+        seen.update(f"{path.resolve()} {name} {about.st_size} {about.st_mtime_ns}\n".encode())
+    return seen.hexdigest()[:16]
