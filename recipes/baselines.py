@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from headway import load
 from headway.app.settings import resolve
+from headway.config.run_files import RunFiles
 from headway.data.batch import IGNORED, Examples
-from headway.data.labelled import Labelled, Sample
+from headway.data.labelled import Labelled, LabelledText
 from headway.data.masked_text import MaskedText
 from headway.data.measures import accuracy, confusion, macro_f1
 from headway.data.source import records
 from headway.models.encoder import Masked
-from headway.training.tasks import masked
-from headway.training.work import Place
+from headway.training.tasks.encoder import prepare_masked
 from recipes.bag_of_words import Bags, bag_of_words
 
 HERE = Path(__file__).parent
@@ -64,9 +64,9 @@ def sentiment(run: Path) -> None:
 def pretrain(run: Path) -> None:
     """Hidden words, adjacency and inversion of the held-out tenth; in questions about sentences no word is hidden."""
     with TemporaryDirectory() as away:
-        place = Place(run if run.is_dir() else Path(away))
+        place = RunFiles(run if run.is_dir() else Path(away))
         given = place.config if place.config.is_file() else HERE / "pretrain.yaml"
-        work = masked.prepare(resolve({}, file=given, environment={}), place, print)
+        work = prepare_masked(resolve({}, file=given, environment={}), place, print)
     model = load(place.model).model if place.model.is_dir() else None
     train, held = work.train, work.validation
     assert isinstance(train, MaskedText) and isinstance(held, MaskedText) and work.tokenizer is not None
@@ -87,21 +87,21 @@ def pretrain(run: Path) -> None:
             print(f"{name}: {run} {_right(model, theirs, name):.1%}", flush=True)
 
 
-def _samples(part: str) -> list[Sample]:
+def _samples(part: str) -> list[LabelledText]:
     found = records([str(HERE / "data" / "sentiment" / f"{part}.tsv")], columns=("text", "label"))
-    return [Sample(one.where, one.fields["text"], one.fields["label"]) for one in found]
+    return [LabelledText(one.where, one.fields["text"], one.fields["label"]) for one in found]
 
 
 def _regression(
-    train: list[Sample], validation: list[Sample], grams: tuple[int, int], strength: float
-) -> tuple[float, Callable[[list[Sample]], list[str]]]:
+    train: list[LabelledText], validation: list[LabelledText], grams: tuple[int, int], strength: float
+) -> tuple[float, Callable[[list[LabelledText]], list[str]]]:
     """(accuracy on the validation part, who answers)."""
     words = TfidfVectorizer(ngram_range=grams, sublinear_tf=True)
     fitted = LogisticRegression(C=strength, max_iter=1000).fit(
         words.fit_transform([sample.text for sample in train]), [sample.label for sample in train]
     )
 
-    def predict(asked: list[Sample]) -> list[str]:
+    def predict(asked: list[LabelledText]) -> list[str]:
         return list(fitted.predict(words.transform([sample.text for sample in asked])))
 
     return float(np.mean([a == b.label for a, b in zip(predict(validation), validation, strict=True)])), predict

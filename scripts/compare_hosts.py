@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from headway.training.world import World
+from headway.training.distributed import World
 from tests.runs.launch import losses, weights
 from tests.runs.worker import Job, run
 

@@ -22,7 +22,7 @@ from headway.audit.laws import LAWS
 from headway.audit.report import Report
 from headway.audit.show.html import document
 from headway.audit.subject.target import opened
-from headway.config.train import CONFIG, METRICS
+from headway.config.run_files import CONFIG, METRICS
 from headway.data.files import write_whole
 from headway.render import page
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from headway.app.price.measured import Watch
 from headway.app.price.run import RunPrice, price_run
 from headway.app.price.show import closing, opening, write
-from headway.training.loop import Event, Run
-from headway.training.work import Place, Work
+from headway.config.run_files import RunFiles
+from headway.training.loop import TrainingEvent, TrainingLoop
+from headway.training.objectives import TrainingSetup
 
 Say = Callable[[str], None]
 
@@ -18,7 +19,7 @@ Say = Callable[[str], None]
 class Bill:
     """Of the first process; the others have none."""
 
-    def __init__(self, run: Run, work: Work, place: Place, say: Say) -> None:
+    def __init__(self, run: TrainingLoop, work: TrainingSetup, place: RunFiles, say: Say) -> None:
         self._place, self._say = place, say
         self._price: RunPrice | None = None
         self._watch: Watch | None = None
@@ -26,7 +27,7 @@ class Bill:
             with self._careful():
                 self._open(run, work)
 
-    def _open(self, run: Run, work: Work) -> None:
+    def _open(self, run: TrainingLoop, work: TrainingSetup) -> None:
         facts = run.training.facts
         price = price_run(work, run.world, done=facts.step)
         write(self._place, price)
@@ -34,7 +35,7 @@ class Bill:
             self._say(line)
         self._price, self._watch = price, Watch(facts.step, facts.tokens, held=_held(run))
 
-    def see(self, event: Event) -> None:
+    def see(self, event: TrainingEvent) -> None:
         """Before an event is looked at."""
         if self._watch is not None:
             self._watch.see(event)
@@ -62,7 +63,7 @@ class Bill:
             self._say(f"no price: {' '.join(str(error).split()) or type(error).__name__}")
 
 
-def _held(run: Run) -> int:
+def _held(run: TrainingLoop) -> int:
     """Bytes in memory before the first step: the weights; of a run that goes on, the optimiser's state too."""
     kept = run.training.tensors()
     fresh = run.training.facts.step == 0

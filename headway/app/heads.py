@@ -9,24 +9,25 @@ import numpy as np
 from torch import Tensor
 
 from headway.app.heads_section import FILE
+from headway.config.run_files import RunFiles
 from headway.data.files import write_whole
 from headway.hub import load
 from headway.look.make import look_at
 from headway.look.reading import Given, read
 from headway.look.record import Look
 from headway.look.written import as_json
-from headway.training.work import Place, Work
+from headway.training.objectives import TrainingSetup
 
 LONGEST = 48  # tokens of a text: as many as one sees at a glance
 SEEN = "Seen on the first example that was {} the training; `headway look` shows any other."
 
 
-def keep_heads(work: Work, place: Place) -> Path:
+def keep_heads(work: TrainingSetup, place: RunFiles) -> Path:
     """Write heads.json beside the run, from the model that was exported; a ValueError says why there is none."""
     return write_whole(place.path / FILE, json.dumps(as_json(heads_of(work, place))) + "\n")
 
 
-def heads_of(work: Work, place: Place) -> Look:
+def heads_of(work: TrainingSetup, place: RunFiles) -> Look:
     model, tokenizer, _ = load(place.model)
     examples = work.train if work.validation is None else work.validation
     inputs = examples.batch(np.array([0]), np.array([0])).inputs

@@ -33,12 +33,12 @@ from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal
 from headway.data.windows import Strided
 from headway.hub.load import Loaded
-from headway.training.evaluate import by_size
-from headway.training.objectives.embed import embed as nearest
-from headway.training.objectives.language import language as next_token
-from headway.training.objectives.masked import masked as hidden_words
-from headway.training.objectives.seq2seq import seq2seq as next_target_token
-from headway.training.tasks.masked import whole
+from headway.training.objectives import embed as nearest
+from headway.training.objectives import language as next_token
+from headway.training.objectives import masked as hidden_words
+from headway.training.objectives import seq2seq as next_target_token
+from headway.training.tasks.encoder import whole
+from headway.training.trainer import by_size
 
 WINDOW = 1024  # tokens of a window, or of a text, where neither user nor model has a limit
 Progress = Callable[[str, int, int], None]  # what is counted, how many are done, of how many (0: unknown)

@@ -22,7 +22,7 @@ from rich.text import Text
 from headway.render import duration, number, visible
 
 if TYPE_CHECKING:
-    from headway.training.loop import Event
+    from headway.training.loop import TrainingEvent
 
 PAUSE = 5.0  # seconds between two lines of a log, at first; they become fewer
 LONGEST = 30.0
@@ -149,7 +149,7 @@ class TensorBoard:
             raise ValueError('TensorBoard is not installed: pip install "headway[tensorboard]"') from None
         self._writer: Any = SummaryWriter(str(directory / "tensorboard"))
 
-    def show(self, event: "Event") -> None:
+    def show(self, event: "TrainingEvent") -> None:
         """Every number of a training or validation line, by its name."""
         if event.kind in ("train", "validation"):
             step = event.row["step"]

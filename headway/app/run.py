@@ -1,6 +1,5 @@
 """A run as its directory tells it, whether it goes on, has stopped or was killed in the middle of a line. No torch."""
 
-import json
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,9 +8,7 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from headway.config.train import CONFIG, METRICS, is_run
+from headway.config.run_files import CONFIG, MACHINE, METRICS, is_run, read_mapping, read_rows
 from headway.render import Series
 
 if TYPE_CHECKING:
@@ -19,11 +16,8 @@ if TYPE_CHECKING:
     from headway.hub.load import Loaded
     from headway.models.model import Model
 
-MACHINE = "machine.json"
 QUIET = 120.0  # seconds without a new line after which a run without an end is taken for a stopped one, at least
 ENDS = {"finished": "finished", "early": "finished", "stopped": "stopped", "diverged": "diverged"}
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it was built: many runs are read at once
 
 Row = dict[str, Any]
 
@@ -147,37 +141,20 @@ def read_run(path: Path) -> Run:
 
 
 def _rows(path: Path, notes: list[str]) -> list[Row]:
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    found, damaged = [], 0
-    for place, line in enumerate(lines):
-        row = _row(line)
-        if row is not None:
-            found.append(row)
-        elif line.strip() and place + 1 < len(lines):  # the last line may be half-written: the run goes on
-            damaged += 1
+    lines = list(read_rows(path))
+    found = [row for _, row in lines if row is not None]
+    damaged = sum(row is None and bool(line.strip()) for line, row in lines[:-1])  # the last may be half-written yet
     if damaged:
         notes.append(f"{path.name}: {damaged} damaged line{'s are' if damaged > 1 else ' is'} left out")
     return found
 
 
-def _row(line: bytes) -> Row | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and isinstance(row.get("kind"), str) else None
-
-
 def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
-    """The mapping in a YAML or JSON file; nothing, and a note, where there is none."""
-    try:
-        found = yaml.load(path.read_text("utf-8"), _LOADER) if path.exists() else {}
-    except (yaml.YAMLError, UnicodeDecodeError):
-        found = None
-    if not isinstance(found, dict):
+    """The mapping in a YAML or JSON file; nothing, and a note, where it cannot be read."""
+    found = read_mapping(path)
+    if found is None:
         notes.append(f"{path.name} cannot be read")
-        return {}
-    return found
+    return found or {}
 
 
 def _float(value: object) -> float:

@@ -11,11 +11,10 @@ from typing import TypeVar
 
 from headway import __version__
 from headway.app.settings import written
+from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.files import read_optional, write_whole
-from headway.training.machine import machine
-from headway.training.work import Place
-from headway.training.world import World
+from headway.training.distributed import World, machine
 
 # What headway writes there; any other file is the user's and is never deleted.
 FILES = (
@@ -35,7 +34,9 @@ T = TypeVar("T")
 
 
 @contextmanager
-def run_directory(place: Place, config: TrainConfig, world: World, *, resume: bool, overwrite: bool) -> Iterator[None]:
+def run_directory(
+    place: RunFiles, config: TrainConfig, world: World, *, resume: bool, overwrite: bool
+) -> Iterator[None]:
     """Inside, the run is prepared. Where that fails, a new directory goes and an overwritten one comes back."""
     old = None if resume else rank_zero_first(world, lambda: _make(place, config, world, overwrite))
     try:
@@ -70,13 +71,13 @@ def rank_zero_first(world: World, job: Callable[[], T]) -> T | None:
     return found
 
 
-def is_same_launch(place: Place) -> bool:
+def is_same_launch(place: RunFiles) -> bool:
     """Whether the run was begun by this very torchrun, and not by another one before it."""
     found = _launch()
     return found is not None and read_optional(place.path / "machine.json").get("launch") == found
 
 
-def _make(place: Place, config: TrainConfig, world: World, overwrite: bool) -> Path | None:
+def _make(place: RunFiles, config: TrainConfig, world: World, overwrite: bool) -> Path | None:
     """A new directory with the settings; and where an older run has moved to, if one had its place."""
     old = None
     if place.path.exists() and (not place.path.is_dir() or any(place.path.iterdir())):

@@ -8,7 +8,7 @@ from typing import Any
 from headway.app.report import noisy
 from headway.app.run import Run, read_run
 from headway.config.base import nearest
-from headway.config.train import is_run
+from headway.config.run_files import is_run
 from headway.data.files import write_whole
 from headway.render import (
     GENERATOR,

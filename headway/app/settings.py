@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from headway.config.train import CONFIG, TrainConfig
+from headway.config.run_files import CONFIG
+from headway.config.train import TrainConfig
 
 PREFIX = "HEADWAY_TRAIN_"
 

@@ -17,6 +17,7 @@ from torch import nn
 from headway.app.bill import Bill
 from headway.app.progress import Progress, TensorBoard
 from headway.app.run_directory import is_same_launch, rank_zero_first, run_directory
+from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.batch import IGNORED
 from headway.data.loader import check_shares
@@ -26,14 +27,13 @@ from headway.hub import save
 from headway.hub.parts import parts_of
 from headway.models import build, parameters
 from headway.training import checkpoint
-from headway.training.allocator import keep_memory
-from headway.training.loop import Event, Run
-from headway.training.machine import machine
+from headway.training.distributed import World, join, machine
+from headway.training.loop import TrainingEvent, TrainingLoop
+from headway.training.objectives import TrainingSetup
 from headway.training.parallel import whole
 from headway.training.tasks import prepare
 from headway.training.tasks.common import save_whole
-from headway.training.work import Place, Work
-from headway.training.world import World, join
+from headway.training.trainer import keep_memory
 
 PROMPT = 16  # tokens of a held-out text to go on from
 TOKENS = 120  # that are written
@@ -52,10 +52,10 @@ def run(
 
     A model to start from and a tokenizer that were given as objects are kept in the run, so that it can be resumed.
     """
-    place = Place(path)
+    place = RunFiles(path)
     keep_memory()
 
-    def prepared() -> Work:
+    def prepared() -> TrainingSetup:
         if not resume and start is not None:
             save(start, place.start, tokenizer=tokenizer, layout="headway")
         if not resume and tokenizer is not None:
@@ -71,7 +71,7 @@ def run(
             board = TensorBoard(place.path) if config.tensorboard and world.first else None
             # The first process reads the data and writes the run's own files; the others then find them ready.
             work = rank_zero_first(world, prepared) or prepare(config, place, say)
-            run = Run(work, place, world, resume=resume)
+            run = TrainingLoop(work, place, world, resume=resume)
         for note in run.notes:
             say(note)
         return _follow(run, work, place, world, board, Bill(run, work, place, say))
@@ -80,7 +80,7 @@ def run(
 def dry_run(config: TrainConfig) -> str:
     """What would be trained: the data read, the model built, nothing kept."""
     with TemporaryDirectory() as made:
-        work = prepare(config, Place(Path(made)), _say)
+        work = prepare(config, RunFiles(Path(made)), _say)
     size = parameters(work.model)
     passes = config.steps * config.batch / len(work.train)
     held = 0 if work.validation is None else len(work.validation)
@@ -90,7 +90,9 @@ def dry_run(config: TrainConfig) -> str:
     )
 
 
-def _follow(run: Run, work: Work, place: Place, world: World, board: TensorBoard | None, bill: Bill) -> str:
+def _follow(
+    run: TrainingLoop, work: TrainingSetup, place: RunFiles, world: World, board: TensorBoard | None, bill: Bill
+) -> str:
     reason = "finished"
     start, count = run.training.facts.step, parameters(work.model)
     if not start:
@@ -122,7 +124,7 @@ def _follow(run: Run, work: Work, place: Place, world: World, board: TensorBoard
     return reason
 
 
-def _show(event: Event, progress: Progress) -> None:
+def _show(event: TrainingEvent, progress: Progress) -> None:
     if event.kind == "train":
         progress.train(event.row)
     elif event.kind == "validation":
@@ -131,7 +133,7 @@ def _show(event: Event, progress: Progress) -> None:
         progress.note(event.row["diagnosis"])
 
 
-def _samples(run: Run, work: Work, event: Event) -> list[dict[str, Any]]:
+def _samples(run: TrainingLoop, work: TrainingSetup, event: TrainingEvent) -> list[dict[str, Any]]:
     """Texts that the model writes by now; scores of translations join the event's row."""
     found = list(samples(work, event.row))
     for one in found:
@@ -139,7 +141,7 @@ def _samples(run: Run, work: Work, event: Event) -> list[dict[str, Any]]:
     return found
 
 
-def export(run: Run, work: Work, place: Place) -> None:
+def export(run: TrainingLoop, work: TrainingSetup, place: RunFiles) -> None:
     """The best weights (the last ones where nothing was held out), as a directory that headway.load reads."""
     training, best = run.training, place.checkpoint(run.training.facts.best_step)
     if training.facts.best_step and best.exists():
@@ -155,7 +157,7 @@ def export(run: Run, work: Work, place: Place) -> None:
             save(model.eval(), place.model, tokenizer=work.tokenizer, overwrite=place.model.exists())
 
 
-def _filled(work: Work, weights: dict[str, Any]) -> Any:
+def _filled(work: TrainingSetup, weights: dict[str, Any]) -> Any:
     """A model in one piece, of weights that were put together."""
     model = build(work.model.config).eval()
     with torch.no_grad():
@@ -173,7 +175,7 @@ def _world(config: TrainConfig) -> Iterator[World]:
         world.leave()
 
 
-def _look(work: Work, place: Place) -> None:
+def _look(work: TrainingSetup, place: RunFiles) -> None:
     """What attends to what, for the report; a model without attention has nothing to show."""
     from headway.app.heads import keep_heads
 
@@ -183,7 +185,7 @@ def _look(work: Work, place: Place) -> None:
         _say(f"heads: {error}")
 
 
-def _report(place: Place) -> None:
+def _report(place: RunFiles) -> None:
     from headway.app.report import report
 
     _say(f"report: {report(place.path)}")
@@ -197,7 +199,7 @@ def _nothing(line: str) -> None:
     pass
 
 
-def samples(work: Work, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def samples(work: TrainingSetup, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A few texts after a validation, the same prompts each time; nothing for models that write none.
 
     Where translations are to be scored, their chrF and BLEU go into the row.
@@ -211,13 +213,13 @@ def samples(work: Work, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _translated(work, work.config.samples)
 
 
-def _some(work: Work, count: int) -> dict[str, Any]:
+def _some(work: TrainingSetup, count: int) -> dict[str, Any]:
     assert work.validation is not None
     rows = np.linspace(0, len(work.validation) - 1, min(count, len(work.validation))).astype(np.int64)
     return work.validation.batch(rows, rows).inputs
 
 
-def _continued(work: Work) -> Iterator[dict[str, Any]]:
+def _continued(work: TrainingSetup) -> Iterator[dict[str, Any]]:
     tokens = _some(work, work.config.samples)["tokens"]
     prompts = [tuple(row[: max(1, min(PROMPT, len(row) // 2))]) for row in tokens.tolist()]
     room = max(1, min(TOKENS, work.model.config.length - max(map(len, prompts))))
@@ -229,7 +231,7 @@ def _continued(work: Work) -> Iterator[dict[str, Any]]:
         yield {"prompt": _text(work, prompt), "text": found.text}
 
 
-def _translated(work: Work, count: int) -> Iterator[dict[str, Any]]:
+def _translated(work: TrainingSetup, count: int) -> Iterator[dict[str, Any]]:
     """Held-out sources with what the model makes of them, the likeliest token each time, and what was wanted."""
     if not count:
         return
@@ -244,7 +246,7 @@ def _translated(work: Work, count: int) -> Iterator[dict[str, Any]]:
         yield {"prompt": _text(work, source), "text": result.text, "wanted": wanted}
 
 
-def _scores(work: Work) -> dict[str, float]:
+def _scores(work: TrainingSetup) -> dict[str, float]:
     """chrF and BLEU of some held-out pairs; nothing where nobody asked, or where sacrebleu is not installed."""
     if not work.config.scored or find_spec("sacrebleu") is None:
         return {}
@@ -255,6 +257,6 @@ def _scores(work: Work) -> dict[str, float]:
     return corpus_scores(import_module("sacrebleu"), written, [one["wanted"] for one in pairs])[0]
 
 
-def _text(work: Work, tokens: Any) -> str:
+def _text(work: TrainingSetup, tokens: Any) -> str:
     assert work.tokenizer is not None
     return work.tokenizer.decode(list(tokens))

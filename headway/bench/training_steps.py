@@ -33,10 +33,9 @@ from headway.data.tokenizer_training import train_tokenizer
 from headway.data.windows import Windows
 from headway.hub import save
 from headway.models import build
-from headway.training.allocator import keep_memory
-from headway.training.learner import Learner, total
-from headway.training.objectives.language import language
+from headway.training.objectives import Learner, language, total_loss
 from headway.training.optim import Optimizer
+from headway.training.trainer import keep_memory
 
 Inputs = Mapping[str, Tensor]
 OPTIM = OptimConfig()
@@ -67,7 +66,7 @@ def headway_step(model: nn.Module) -> Callable[[Inputs], Tensor]:
 
     def step(inputs: Inputs) -> Tensor:
         optimizer.zero()
-        loss = total(learner(dict(inputs)), {}, {"loss": float(inputs["targets"].numel())})
+        loss = total_loss(learner(dict(inputs)), {}, {"loss": float(inputs["targets"].numel())})
         loss.backward()
         optimizer.clip(OPTIM.clip)
         optimizer.step(1.0)

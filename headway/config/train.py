@@ -4,7 +4,6 @@
 100
 """
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator
@@ -18,14 +17,6 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
-
-
-CONFIG, METRICS = "config.yaml", "metrics.jsonl"  # what tells a run's directory
-
-
-def is_run(path: Path) -> bool:
-    """Whether a directory is one that `headway train` has made."""
-    return (path / CONFIG).is_file() or (path / METRICS).is_file()
 
 
 class _Said(Frozen):

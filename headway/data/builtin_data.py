@@ -54,42 +54,6 @@ def _modules(root: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in names if name.endswith(".py") and not name.startswith(_MACHINE))
 
 
-SOURCES: dict[str, Callable[..., Iterator[SourceRecord]]] = {
-    "python": python_reference,
-    "stdlib": standard_library,
-    "gettext": gettext,
-    "cldr": cldr,
-}
-
-
-def known(place: str) -> bool:
-    """Whether a place is the name of a source.
-
-    >>> known("gettext:django:de"), known("./python")
-    (True, False)
-    """
-    return place.split(":")[0] in SOURCES
-
-
-def read(place: str) -> Iterator[SourceRecord]:
-    """The records of a source: `text`, or `source` and `target`."""
-    name, *said = place.split(":")
-    parts = list(signature(SOURCES[name]).parameters)
-    if len(said) != len(parts) or not all(said):
-        raise ValueError(f"{place} is no source: write {':'.join([name, *(part.upper() for part in parts)])}")
-    return SOURCES[name](*said)
-
-
-def version(place: str) -> str:
-    """The name and all versions that its content depends on."""
-    name, *said = place.split(":")
-    package = {"gettext": said[0] if said else "", "cldr": "babel"}.get(name)
-    try:
-        return f"{place} {metadata.version(package) if package else platform.python_version()}"
-    except metadata.PackageNotFoundError:
-        return place
-
-
 # %(name)s, %d, {name}, <b>, &amp;: what a program fills in, and no word of any language.
 HOLES = re.compile(r"%\(\w+\)[a-z]|%[-\d.]*[sdrifgx%]|\{[^{}]*\}|</?\w[^<>]*>|&\w+;")
 MOST = 0.3  # of a text may be such holes
@@ -188,3 +152,39 @@ def _flat(names: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
     elif isinstance(names, Mapping):
         for key in names.keys() - {"narrow", "abbreviated", "short"}:
             yield from _flat(names[key], (*path, str(key)))
+
+
+SOURCES: dict[str, Callable[..., Iterator[SourceRecord]]] = {
+    "python": python_reference,
+    "stdlib": standard_library,
+    "gettext": gettext,
+    "cldr": cldr,
+}
+
+
+def known(place: str) -> bool:
+    """Whether a place is the name of a source.
+
+    >>> known("gettext:django:de"), known("./python")
+    (True, False)
+    """
+    return place.split(":")[0] in SOURCES
+
+
+def read(place: str) -> Iterator[SourceRecord]:
+    """The records of a source: `text`, or `source` and `target`."""
+    name, *said = place.split(":")
+    parts = list(signature(SOURCES[name]).parameters)
+    if len(said) != len(parts) or not all(said):
+        raise ValueError(f"{place} is no source: write {':'.join([name, *(part.upper() for part in parts)])}")
+    return SOURCES[name](*said)
+
+
+def version(place: str) -> str:
+    """The name and all versions that its content depends on."""
+    name, *said = place.split(":")
+    package = {"gettext": said[0] if said else "", "cldr": "babel"}.get(name)
+    try:
+        return f"{place} {metadata.version(package) if package else platform.python_version()}"
+    except metadata.PackageNotFoundError:
+        return place

@@ -40,7 +40,7 @@ def is_labels(path: Path) -> bool:
     """Whether a file holds the classes of another one beside it, so that a glob may find both."""
     return any(
         path.stem.endswith(tail) and path.with_name(path.stem.removesuffix(tail) + path.suffix).exists()
-        for tail in ("-labels", "_checked_labels")
+        for tail in ("-labels", "_labels")
     )
 
 
@@ -73,7 +73,7 @@ def _npy(path: Path, *, mapped: bool) -> Any:
 
 
 def _beside(path: Path) -> Path:
-    both = [path.with_name(f"{path.stem}{tail}.npy") for tail in ("-labels", "_checked_labels")]
+    both = [path.with_name(f"{path.stem}{tail}.npy") for tail in ("-labels", "_labels")]
     found = next((one for one in both if one.exists()), None)
     if found is None:
         raise ValueError(f"the classes of {path.name} are expected beside it, in {both[0].name} or {both[1].name}")
@@ -126,7 +126,7 @@ def read_folder(
         pixels = np.empty(shape, np.uint8)
         _fill(pixels, found, images, progress)
         return pixels, labels
-    kept = cache / f"pictures-{_print(found, images, shape)}.npy"
+    kept = cache / f"pictures-{_cache_key(found, images, shape)}.npy"
     if not kept.exists():
         _write_cache(kept, shape, found, images, progress)
     return np.load(kept, mmap_mode="r"), labels

@@ -19,7 +19,7 @@ _TURN = 4096  # texts that are encoded at once
 
 
 @dataclass(frozen=True)
-class Sample:
+class LabelledText:
     """A text, perhaps a second one, the name of their class, and the words for where they stand."""
 
     where: str
@@ -28,11 +28,11 @@ class Sample:
     second: str | None = None
 
 
-def samples_of(data: DataConfig, places: Sequence[str], *, paired: bool) -> Iterator[Sample]:
+def samples_of(data: DataConfig, places: Sequence[str], *, paired: bool) -> Iterator[LabelledText]:
     """The labelled texts of the places, or with `paired` two texts a row, by the names of their columns."""
     texts = {"text": data.first, "second": data.second} if paired else {"text": data.text}
     for one in records(places, columns={**texts, "label": data.label}, format=data.format):
-        yield Sample(one.where, one.fields["text"], one.fields["label"], one.fields.get("second"))
+        yield LabelledText(one.where, one.fields["text"], one.fields["label"], one.fields.get("second"))
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
 def hold_out(samples: Sequence[T], share: float, *, said: Callable[[T], str] | None = None) -> tuple[list[T], list[T]]:
     """(to learn from, held out), in the order given; equal texts stay on one side, whatever order they come in.
 
-    `said` is the text of one; where nobody says, of a Sample.
+    `said` is the text of one; where nobody says, of a LabelledText.
     """
     digests = [blake2b((said or _said)(sample).encode(), digest_size=8).digest() for sample in samples]
     limit = sorted(digests)[min(round(share * len(samples)), len(samples) - 1)] if samples else b""
@@ -69,7 +69,7 @@ class Labelled:
 
     def __init__(
         self,
-        samples: Iterable[Sample],
+        samples: Iterable[LabelledText],
         tokenizer: Tokenizer,
         *,
         length: int,
@@ -115,7 +115,7 @@ def _numbers(names: Sequence[str], wheres: Sequence[str], labels: Sequence[str])
     return np.array([number[name] for name in names], dtype=np.int64)
 
 
-def _encode(turn: Sequence[Sample], tokenizer: Tokenizer, length: int, cut: bool) -> list[Any]:
+def _encode(turn: Sequence[LabelledText], tokenizer: Tokenizer, length: int, cut: bool) -> list[Any]:
     engine = tokenizer.engine
     if cut:
         engine.enable_truncation(max_length=length)

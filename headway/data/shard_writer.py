@@ -21,8 +21,18 @@ from headway.data.source import Document
 from headway.data.tokenizer import Tokenizer
 
 SHARD_TOKENS = 1 << 24
+SMALLEST, LARGEST, SHARE = 256, 4096, 64  # characters of a chunk, and how many make up a small text at least
 CHUNKS = 256  # that are encoded together; the library spreads them over the processor's cores
 KINDS = ("", ".documents", ".marks")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some lines of a document."""
+
+    text: str
+    starts: bool
+    ends: bool
 
 
 @dataclass(frozen=True)
@@ -170,18 +180,6 @@ def _write_array(parts: list[np.ndarray], path: Path) -> None:
 
 def _write_manifest(place: Path, manifest: dict) -> None:
     write_whole(place / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-
-
-SMALLEST, LARGEST, SHARE = 256, 4096, 64  # characters of a chunk, and how many make up a small text at least
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some lines of a document."""
-
-    text: str
-    starts: bool
-    ends: bool
 
 
 def chunks_of(documents: Iterable[Document]) -> Iterator[Chunk]:

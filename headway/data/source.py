@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from headway.config.train import DataConfig
 from headway.data import builtin_data
 from headway.data.lines import PIECE, Line, lines, name_of, whole_lines
 from headway.data.paths import DataFile, find_data, fingerprint, size_of
@@ -19,6 +20,18 @@ from headway.data.paths import DataFile, find_data, fingerprint, size_of
 __all__ = ["Document", "Record", "documents", "fingerprint", "records", "size_of"]
 
 LONGEST = 1 << 20  # characters of a line that is one example
+
+
+_FIELD = (1 << 31) - 1
+Columns = Mapping[str, str]  # our name of a field -> the column's name
+
+
+@dataclass(frozen=True)
+class Record:
+    """Fields by our names, and the words for where they stand."""
+
+    where: str
+    fields: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -139,19 +152,12 @@ def _paragraphs(found: Iterable[Line], name: str) -> Iterator[Document]:
         yield Document(where, "".join(held))
 
 
+def documents_of(data: DataConfig, places: Sequence[str]) -> Iterator[Document]:
+    """The documents of the places, read as a run's settings say."""
+    return documents(places, format=data.format, column=data.text, document=data.document)
+
+
 CUTS = {"file": _files, "line": _each_line, "paragraph": _paragraphs}
-
-
-_FIELD = (1 << 31) - 1
-Columns = Mapping[str, str]  # our name of a field -> the column's name
-
-
-@dataclass(frozen=True)
-class Record:
-    """Fields by our names, and the words for where they stand."""
-
-    where: str
-    fields: dict[str, str]
 
 
 def read_records(file: Path, format: str, columns: Columns, longest: int | None) -> Iterator[Record]:

@@ -31,7 +31,7 @@ TOGETHER = 4096  # pairs that are tokenised in one go
 FACTS = "pairs.json"
 
 
-def special_of(tokenizer: Tokenizer) -> Special:
+def seq2seq_special_tokens(tokenizer: Tokenizer) -> Special:
     """The special tokens of a new model with this tokenizer; one without a token for the start starts with padding."""
     if tokenizer.end is None or tokenizer.pad is None:
         raise ValueError("a tokenizer for pairs has a token for the end and one for padding, and this one has not")

@@ -60,7 +60,7 @@ def _moved(rows: np.ndarray, by: np.ndarray, filler: int) -> np.ndarray:
     return np.where(inside, np.take_along_axis(rows, np.where(inside, places, 0), axis=1), filler)
 
 
-class Packed:
+class PackedDocuments:
     """Documents, cut into pieces of at most `length` tokens, one after the other in a single row.
 
     A piece is predicted from the token before it (the end of the document before, or the last token of the piece

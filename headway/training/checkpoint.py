@@ -4,10 +4,17 @@ A checkpoint is a directory, `step-00000200`. Each process writes the parts of t
 file of its own; `manifest.json` says which part of which tensor is where, and has the hash of every file. All of it is
 written in a hidden directory beside, forced to the disk, and renamed at the end: a process killed at any moment, or a
 full disk, leaves older checkpoints as they were. Nothing is pickled, so nothing in a checkpoint can run.
+
+Directories appear and disappear as a whole. Hidden names hold what is being made (`.step-00000200.new`), what gives
+way to it (`.old`) and what is being removed (`.gone`). A process may be killed between any two lines: `clean` then
+finishes what was begun.
 """
 
 import hashlib
 import json
+import os
+import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +24,8 @@ import torch
 from torch import Tensor
 
 from headway.training import slices
-from headway.training.machine import differences, machine
-from headway.training.places import NAME, clean, discard, publish, temporary
+from headway.training.distributed import World, differences, machine
 from headway.training.slices import Piece, Share
-from headway.training.world import World
 
 MANIFEST = "manifest.json"
 _FORMAT = {"format": "headway checkpoint", "version": 1}
@@ -147,11 +152,6 @@ def manifest(place: Path) -> dict[str, Any]:
     return body
 
 
-def facts_of(place: Path) -> dict[str, Any]:
-    """The facts alone, without a look at any tensor."""
-    return manifest(place)["facts"]
-
-
 def verify(place: Path, world: World) -> dict[str, Any]:
     """Hash every file, each in one process; returns the manifest, or raises Damaged in all of them."""
     complaint, body = None, None
@@ -202,7 +202,7 @@ def _fits(place: Path, saved: Mapping[str, Any], into: Mapping[str, Share]) -> N
                              f"{dtype} of shape {share.shape}")  # fmt: skip
 
 
-def places(directory: Path) -> list[Path]:
+def checkpoints(directory: Path) -> list[Path]:
     """The checkpoints in a directory, the newest first; whether they are intact is not looked at."""
     found = [path for path in directory.glob("step-*") if NAME.fullmatch(path.name) and (path / MANIFEST).exists()]
     return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
@@ -213,7 +213,7 @@ def newest(directory: Path, world: World, *, check: bool = True) -> Newest:
     if world.first:
         clean(directory)
     notes: list[str] = []
-    for place in world.share(places(directory)):
+    for place in world.share(checkpoints(directory)):
         try:
             if check:
                 verify(place, world)
@@ -226,13 +226,62 @@ def newest(directory: Path, world: World, *, check: bool = True) -> Newest:
 
 def prune(directory: Path, keep: int, best: Path | None = None) -> None:
     """Remove all but the newest `keep` checkpoints and the best one."""
-    for place in places(directory)[keep:]:
+    for place in checkpoints(directory)[keep:]:
         if best is None or place.name != best.name:
             discard(place)
 
 
 def forget_after(directory: Path, place: Path) -> None:
     """Remove checkpoints of later steps than this one's: a run that goes on from it writes them again."""
-    for later in places(directory):
+    for later in checkpoints(directory):
         if int(later.name[5:]) > int(place.name[5:]):
             discard(later)
+
+
+NAME = re.compile(r"step-\d{8,}")
+
+
+def temporary(place: Path) -> Path:
+    """Where a directory is made before it gets its name."""
+    return place.with_name(f".{place.name}.new")
+
+
+def publish(working: Path, place: Path) -> None:
+    """Give a finished directory its name; one that had it gives way."""
+    _sync(working)
+    old = place.with_name(f".{place.name}.old")
+    if place.exists():
+        discard(old)
+        place.rename(old)
+    working.rename(place)
+    _sync(place.parent)
+    discard(old)
+
+
+def discard(place: Path) -> None:
+    """Remove a directory, which is no longer seen from the first moment on."""
+    gone = place.with_name(f".{place.name.strip('.')}.gone")
+    shutil.rmtree(gone, ignore_errors=True)
+    if place.exists():
+        place.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def clean(directory: Path) -> None:
+    """Finish what a killed process has begun: unfinished directories go, one that gave way in vain comes back."""
+    for old in directory.glob(".step-*.old"):
+        place = old.with_name(old.name[1:-4])
+        if not place.exists():
+            old.rename(place)
+    for kind in ("new", "old", "gone"):
+        for left in directory.glob(f".step-*.{kind}"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _sync(directory: Path) -> None:
+    """A rename is on the disk only when its directory is."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

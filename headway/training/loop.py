@@ -5,40 +5,43 @@ event is looked at: after a validation it stands in evaluation mode, with averag
 """
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
+from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.files import write_json
 from headway.data.loader import Loader, Order, check_shares
 from headway.training import checkpoint
-from headway.training.evaluate import evaluate
+from headway.training.distributed import World
+from headway.training.divergence import explain_nonfinite
 from headway.training.metrics import Metrics
-from headway.training.schedule import factor_at
-from headway.training.stop import Wish, wish_to_stop
-from headway.training.training import Taken, Training
-from headway.training.watch import broken
-from headway.training.work import Place, Work
-from headway.training.world import World
+from headway.training.objectives import TrainingSetup
+from headway.training.optim import factor_at
+from headway.training.trainer import StepResult, Trainer, evaluate
 
 
 @dataclass(frozen=True)
-class Event:
+class TrainingEvent:
     """Something that happened: train, validation, checkpoint, end; the row is as in metrics.jsonl."""
 
     kind: str
     row: dict[str, Any]
 
 
-class Run:
+class TrainingLoop:
     """One run, from its first step or from its newest checkpoint; `events` is the loop."""
 
-    def __init__(self, work: Work, place: Place, world: World, *, resume: bool = False) -> None:
+    def __init__(self, work: TrainingSetup, place: RunFiles, world: World, *, resume: bool = False) -> None:
         check_shares(work.config.batch, world.data_size, work.config.accumulate)
         self.place, self.world = place, world
-        self.training = Training(work, world)
+        self.training = Trainer(work, world)
         self.notes = tuple(self._resumed()) if resume else ()
         until = self.training.facts.step if resume else None
         self.metrics = Metrics(place.path, until=until, silent=not world.first)
@@ -57,7 +60,7 @@ class Run:
         if self.training.facts.data != self.training.work.identity:
             yield "not the run that was saved: its data or tokenizer has changed since"
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[TrainingEvent]:
         """Until the last step, a signal, an early end or a loss that is no number.
 
         An event is written to metrics.jsonl after it was looked at: whoever looks may add to its row.
@@ -67,8 +70,8 @@ class Run:
         order = Order(len(work.train), seed=c.seed, sizes=work.train.sizes, batch=c.batch)
         feed = Loader(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
         try:
-            with wish_to_stop() as wish:
-                for event in _Loop(self.training, self.place, feed, wish).steps():
+            with stop_on_signal() as wish:
+                for event in _Steps(self.training, self.place, feed, wish).steps():
                     yield event
                     self.metrics.write(event.kind, event.row)
         finally:
@@ -76,17 +79,27 @@ class Run:
 
 
 @dataclass
-class _Loop:
-    training: Training
-    place: Place
+class StopRequest:
+    """Whether somebody wants the run to stop, and by which signal."""
+
+    name: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.name)
+
+
+@dataclass
+class _Steps:
+    training: Trainer
+    place: RunFiles
     feed: Loader
-    wish: Wish
+    wish: StopRequest
 
     @property
     def config(self) -> TrainConfig:
         return self.training.work.config
 
-    def steps(self) -> Iterator[Event]:
+    def steps(self) -> Iterator[TrainingEvent]:
         facts, c = self.training.facts, self.config
         since, before = time.perf_counter(), facts.seconds
         if self._patience_is_over():
@@ -95,7 +108,9 @@ class _Loop:
         for batches in self.feed.steps(facts.step, c.steps):
             taken = self.training.learn(batches, factor_at(c.schedule, facts.step, c.steps))
             if not math.isfinite(taken.norm):
-                yield from self._diverged(broken(taken.losses, taken.norm, self.training.learner.model), last=True)
+                yield from self._diverged(
+                    explain_nonfinite(taken.losses, taken.norm, self.training.learner.model), last=True
+                )
                 return
             facts.step += 1
             facts.tokens += taken.tokens
@@ -111,7 +126,7 @@ class _Loop:
                 return
         yield from self._ended("finished")
 
-    def _logged(self, taken: Taken) -> Iterator[Event]:
+    def _logged(self, taken: StepResult) -> Iterator[TrainingEvent]:
         """A line of the log every few steps, of means since the line before."""
         facts, meter = self.training.facts, self.training.meter
         parts = {} if list(taken.losses) == ["loss"] else taken.losses
@@ -123,7 +138,7 @@ class _Loop:
             waited = {"waited": round(self.feed.waited, 4)}
             yield self._event("train", means | {"rate": taken.rate, "tokens": facts.tokens} | waited)
 
-    def _looked_at(self) -> Iterator[Event]:
+    def _looked_at(self) -> Iterator[TrainingEvent]:
         """Validation and checkpoints, each in its own rhythm; the last step has both."""
         step, c = self.training.facts.step, self.config
         last, better = step == c.steps, False
@@ -132,7 +147,7 @@ class _Loop:
         if better or last or step % c.save_every == 0:
             yield self._saved(better)
 
-    def _validated(self) -> Iterator[Event]:
+    def _validated(self) -> Iterator[TrainingEvent]:
         training, facts, c = self.training, self.training.facts, self.config
         assert training.work.validation is not None
         training.learner.eval()
@@ -150,7 +165,7 @@ class _Loop:
         training.learner.train()
         return better
 
-    def _saved(self, better: bool) -> Event:
+    def _saved(self, better: bool) -> TrainingEvent:
         training, facts = self.training, self.training.facts
         path = training.save(self.place)
         if training.world.first:
@@ -163,12 +178,12 @@ class _Loop:
     def _patience_is_over(self) -> bool:
         return bool(self.config.patience) and self.training.facts.waiting >= self.config.patience
 
-    def _ended(self, reason: str) -> Iterator[Event]:
+    def _ended(self, reason: str) -> Iterator[TrainingEvent]:
         if reason != "finished" and not self.place.checkpoint(self.training.facts.step).exists():
             yield self._saved(False)
         yield self._event("end", {"reason": reason})
 
-    def _diverged(self, why: str, *, last: bool) -> Iterator[Event]:
+    def _diverged(self, why: str, *, last: bool) -> Iterator[TrainingEvent]:
         """Keep the last good state: the one before this step, or where the weights have gone astray, an older one."""
         facts, kept = self.training.facts, self.place.checkpoints
         if last and not self.place.checkpoint(facts.step).exists():
@@ -180,14 +195,40 @@ class _Loop:
         text = f"step {facts.step + 1:,}: {why}; {where}; {advice}"
         yield self._event("end", {"reason": "diverged", "diagnosis": text})
 
-    def _event(self, kind: str, row: dict[str, Any]) -> Event:
+    def _event(self, kind: str, row: dict[str, Any]) -> TrainingEvent:
         facts = self.training.facts
-        return Event(kind, {"step": facts.step, **row, "seconds": round(facts.seconds, 3)})
+        return TrainingEvent(kind, {"step": facts.step, **row, "seconds": round(facts.seconds, 3)})
 
 
-def _row(work: Work, losses: dict[str, float], shares: dict[str, float]) -> dict[str, float]:
+def _row(work: TrainingSetup, losses: dict[str, float], shares: dict[str, float]) -> dict[str, float]:
     """The line of a validation: the loss that training lowers, what it is made of, and shares of right answers."""
     row = {"loss": sum(work.weights.get(name, 1.0) * value for name, value in losses.items())}
     row |= {name: value for name, value in losses.items() if name != "loss"}
     row |= {"accuracy" if name == "loss" else f"{name}_accuracy": value for name, value in shares.items()}
     return row | work.measures(row)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Inside, the first signal is remembered; a second Ctrl-C interrupts at once, as usual."""
+    wish = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield wish  # signals reach the main thread alone
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if wish and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        wish.name = signal.Signals(number).name
+
+    for number in SIGNALS:
+        signal.signal(number, remember)
+    try:
+        yield wish
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.config.train import METRICS
+from headway.config.run_files import METRICS, read_rows
 from headway.data.files import write_whole
 
 
@@ -37,15 +37,11 @@ class Metrics:
 
 def _lines(path: Path, until: int) -> list[str]:
     """The lines up to a step; an end that was not one goes, and so does a line that was cut in two."""
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if row.get("step", 0) <= until and row["kind"] != "end" and line.endswith("\n"):
-            kept.append(line)
-    return kept
+    return [
+        line.decode("utf-8")
+        for line, row in read_rows(path)
+        if row is not None and row.get("step", 0) <= until and row["kind"] != "end" and line.endswith(b"\n")
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -1,18 +1,19 @@
-"""The optimiser: AdamW (arXiv:1711.05101), or Muon for the matrices of blocks and AdamW for the rest.
+"""The optimiser, AdamW (arXiv:1711.05101), or Muon for the matrices of blocks and AdamW for the rest; and the schedule.
 
 All of its state exists from the start, under names, and is loaded in place: a run that goes on is a run never stopped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
+from math import cos, isfinite, pi
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
-from headway.config.train import OptimConfig
-from headway.training.adamw import AdamW
-from headway.training.local import total_norm
+from headway.config.train import OptimConfig, ScheduleConfig
 from headway.training.muon import Muon
+from headway.training.slices import local_part
 
 
 class Optimizer:
@@ -138,3 +139,97 @@ def _matrix(parameter: Tensor) -> bool:
 def _of_block(name: str, parameter: Tensor) -> bool:
     """Whether it is a linear map inside of a block, where Muon serves; embeddings and heads stand outside."""
     return parameter.ndim == 2 and "blocks" in name.split(".") and name.endswith(".weight")
+
+
+@torch.no_grad()
+def total_norm(tensors: Iterable[Tensor]) -> float:
+    """√Σ x² over all entries of all tensors, each entry once, wherever it is.
+
+    >>> total_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
+    5.0
+    """
+    kinds: dict[tuple[str, ...], tuple[list[dist.ProcessGroup], list[Tensor]]] = {}
+    for tensor in tensors:
+        groups = _groups(tensor)
+        kinds.setdefault(tuple(group.group_name for group in groups), (groups, []))[1].append(local_part(tensor))
+    total = 0.0
+    for groups, parts in kinds.values():
+        square = torch.stack(torch._foreach_norm(parts)).square().sum()  # pyright: ignore[reportPrivateImportUsage]
+        for group in groups:
+            dist.all_reduce(square, group=group)
+        total += float(square)
+    return total**0.5
+
+
+def _groups(tensor: Tensor) -> list[dist.ProcessGroup]:
+    """The processes over which a tensor is cut, axis by axis of their mesh."""
+    if not isinstance(tensor, DTensor):
+        return []
+    cut = [axis for axis, placement in enumerate(tensor.placements) if not placement.is_replicate()]
+    return [tensor.device_mesh.get_group(axis) for axis in cut]
+
+
+class AdamW:
+    """AdamW by torch's fused kernel, without the lists that torch.optim sorts and counts up anew at every step.
+
+    m <- β₁ m + (1 - β₁) g        v <- β₂ v + (1 - β₂) g²
+    w <- w - rate · (m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + ε) + decay · w)        (arXiv:1711.05101)
+
+    The parameters share a decay. Each counts its own steps t, since one without a gradient stands still.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], config: OptimConfig, *, decay: float) -> None:
+        self.parameters, self.config, self.decay = list(parameters), config, decay
+        self.means = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
+        self.squares = [torch.zeros_like(p, requires_grad=False) for p in self.parameters]
+        # It acts entry by entry, so each process needs only what it holds; and one call takes no mixture of the kinds.
+        self._means, self._squares = [local_part(one) for one in self.means], [local_part(one) for one in self.squares]
+        device = self.parameters[0].device if self.parameters else None
+        self._counts = torch.zeros(len(self.parameters), dtype=torch.float32, device=device)
+        self.counts = list(self._counts.unbind())  # views: one addition moves them all
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        rows = [row for row, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        if len(rows) == len(self.parameters):
+            self._counts += 1
+        else:
+            self._counts[rows] += 1
+        first, second = self.config.betas
+        torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
+            [local_part(self.parameters[row]) for row in rows],
+            [local_part(gradient) for parameter in self.parameters if (gradient := parameter.grad) is not None],
+            [self._means[row] for row in rows],
+            [self._squares[row] for row in rows],
+            [],
+            [self.counts[row] for row in rows],
+            lr=rate,
+            beta1=first,
+            beta2=second,
+            weight_decay=self.decay,
+            eps=self.config.eps,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def factor_at(config: ScheduleConfig, step: int, steps: int) -> float:
+    """The factor of step 0, 1, … of `steps`: it rises linearly for `warmup` steps, and ends at `floor`.
+
+    cosine: floor + (1 - floor) (1 + cos πt) / 2, t from 0 to 1 (arXiv:1608.03983)
+    wsd: 1, and over the last `fall` of all steps linearly down to floor (arXiv:2404.06395)
+
+    >>> [factor_at(ScheduleConfig(warmup=2, floor=0.0), step, 5) for step in range(5)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    >>> [factor_at(ScheduleConfig(kind="wsd", warmup=1, floor=0.5, fall=0.4), step, 5) for step in range(5)]
+    [1.0, 1.0, 1.0, 0.75, 0.5]
+    """
+    if step < config.warmup:
+        return (step + 1) / config.warmup
+    if config.kind == "constant":
+        return 1.0
+    # WSD falls after its last full step, the cosine begins with it.
+    first = config.warmup if config.kind == "cosine" else max(config.warmup, steps - round(config.fall * steps)) - 1
+    done = min(max((step - first) / max(1, steps - 1 - first), 0.0), 1.0)
+    share = (1 + cos(pi * done)) / 2 if config.kind == "cosine" else 1 - done
+    return config.floor + (1 - config.floor) * share

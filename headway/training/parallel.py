@@ -2,7 +2,7 @@
 
     ddp     every process has the whole model and a part of the batch; gradients are averaged (arXiv:2006.15704)
     fsdp    every process keeps its share of each weight; blocks are put together when needed (arXiv:2304.11277)
-    tensor  processes share the heads and the feed-forward of each layer (arXiv:1909.08053); see `train/cut.py`
+    tensor  processes share the heads and the feed-forward of each layer (arXiv:1909.08053); see `tensor_parallel.py`
 
 Gradients are means over the parts of the batch in each case. With `tensor` above 1 the parts of the batch are always
 taken as by fsdp; with the kind ddp a weight is then put together once a step instead of twice.
@@ -21,10 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 from headway.config.train import ParallelConfig
 from headway.hub.parts import part_names, split
 from headway.nn.attention import Attention
-from headway.training.cut import cut
-from headway.training.learner import Learner
-from headway.training.world import World as World
-from headway.training.world import join as join
+from headway.training.distributed import World as World
+from headway.training.distributed import join as join
+from headway.training.objectives import Learner
+from headway.training.tensor_parallel import tensor_parallel
 
 
 def parallelize(learner: Learner, world: World, config: ParallelConfig) -> nn.Module:
@@ -35,7 +35,7 @@ def parallelize(learner: Learner, world: World, config: ParallelConfig) -> nn.Mo
     if config.tensor > 1 or config.kind == "fsdp":
         learner.agree = world.agree  # a pass that one of them computes again, all of them do
     if config.tensor > 1:
-        cut(learner, world.mesh["tensor"])
+        tensor_parallel(learner, world.mesh["tensor"])
     if world.data_size == 1:
         return learner
     if config.kind == "ddp" and config.tensor == 1:

@@ -19,8 +19,6 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from headway.training.local import local
-
 DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
@@ -69,7 +67,7 @@ class Share:
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Share":
-        held = local(tensor)
+        held = local_part(tensor)
         if not isinstance(tensor, DTensor):
             return cls(held, Piece((0,) * tensor.ndim, tuple(tensor.shape)), tuple(tensor.shape))
         (chunk,) = tensor.__create_chunk_list__()
@@ -133,3 +131,8 @@ def read(path: Path, name: str, wanted: tuple[slice, ...]) -> Tensor:
     with safe_open(path, framework="pt") as file:
         # A tensor without axes has nothing to slice.
         return file.get_slice(name)[wanted] if wanted else file.get_tensor(name)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """The memory of a tensor in this process, without gradients of its own."""
+    return (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach()

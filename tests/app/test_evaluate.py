@@ -19,7 +19,7 @@ from headway.data.image_dataset import read_images
 from headway.data.masked_text import MaskedText
 from headway.data.measures import spearman
 from headway.data.sentences import Sentences
-from headway.data.text_pairs import special_of
+from headway.data.text_pairs import seq2seq_special_tokens
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer
 from headway.decoding import Request, generate
@@ -178,7 +178,10 @@ def test_texts_of_mixed_lengths_by_hand(tmp_path: Path) -> None:
 def translator(tmp_path: Path) -> Loaded:
     tokenizer = train_tokenizer([TEXT], TokenizerConfig(kind="byte"), task="seq2seq")
     config = sized_seq2seq(
-        ModelChoice(layers=1, width=22, heads=2), vocabulary=tokenizer.size, length=61, special=special_of(tokenizer)
+        ModelChoice(layers=1, width=22, heads=2),
+        vocabulary=tokenizer.size,
+        length=61,
+        special=seq2seq_special_tokens(tokenizer),
     )
     return saved(tmp_path / "model", config, tokenizer)
 

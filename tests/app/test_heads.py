@@ -14,10 +14,11 @@ from headway.app.heads_section import FILE, kept
 from headway.app.report import FILE as PAGE
 from headway.app.report import report
 from headway.app.run_directory import FILES as RUN_FILES
+from headway.config.run_files import RunFiles
 from headway.config.train import DataConfig, ModelChoice, Task, TrainConfig
 from headway.hub import save
+from headway.training.objectives import TrainingSetup
 from headway.training.tasks import prepare
-from headway.training.work import Place, Work
 from tests.app.runs_by_hand import make_run
 
 SENTENCES = [
@@ -36,7 +37,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def work(place: Path, task: Task, **choice: Any) -> tuple[Work, Place]:
+def work(place: Path, task: Task, **choice: Any) -> tuple[TrainingSetup, RunFiles]:
     """The work of a run, and its model exported as it began."""
     if task == "images":
         file = place / "x.npz"
@@ -48,7 +49,7 @@ def work(place: Path, task: Task, **choice: Any) -> tuple[Work, Place]:
         file.write_text(text + "\n", encoding="utf-8")
     model = ModelChoice(width=12, layers=2, heads=3, std=0.3, **choice)
     config = TrainConfig(task=task, data=DataConfig(train=(str(file),), held=0.3), model=model, length=31, batch=2)
-    there = Place(place / "run")
+    there = RunFiles(place / "run")
     found = prepare(config, there, lambda line: None)
     save(found.model.eval(), there.model, tokenizer=found.tokenizer)
     return found, there

@@ -23,10 +23,9 @@ from headway.cost.setting import Setting
 from headway.cost.sheet import sheet_of
 from headway.data.batch import IGNORED, Batch
 from headway.presets.gpt2 import gpt2
-from headway.training.loop import Event
-from headway.training.objectives.language import language
-from headway.training.work import Work
-from headway.training.world import World
+from headway.training.distributed import World
+from headway.training.loop import TrainingEvent
+from headway.training.objectives import TrainingSetup, language
 from tests.app.machine_by_hand import RATE, machine, remember
 from tests.app.runs_by_hand import make_run
 from tests.render.parsed import Parsed
@@ -76,8 +75,10 @@ def test_muon_by_hand() -> None:
     assert muon.seconds - plain.seconds == pytest.approx(more / RATE, rel=1e-6)
 
 
-def work(task: str, train: Any = None, **settings: Any) -> Work:
-    return Work(TrainConfig(**{"task": task, **settings}), SimpleNamespace(config=MODEL), language, train or Rows())
+def work(task: str, train: Any = None, **settings: Any) -> TrainingSetup:
+    return TrainingSetup(
+        TrainConfig(**{"task": task, **settings}), SimpleNamespace(config=MODEL), language, train or Rows()
+    )
 
 
 def keep(*lengths: int, total: int) -> torch.Tensor:
@@ -149,7 +150,7 @@ def test_the_watch_counts_steps_and_nothing_else(monkeypatch: pytest.MonkeyPatch
                 ("train", 15, 6.0, 1.0), ("train", 20, 5.5, 1.0), ("end", 20, 0.0, 0.0)]  # fmt: skip
     for kind, step, before, after in happened:
         now += before
-        watch.see(Event(kind, {"step": step, "tokens": 10 * step}))
+        watch.see(TrainingEvent(kind, {"step": step, "tokens": 10 * step}))
         now += after
         watch.rest()
     found = watch.measured()

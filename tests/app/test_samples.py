@@ -9,26 +9,27 @@ import sacrebleu
 
 import headway.app.training_run
 from headway.app.training_run import samples
+from headway.config.run_files import RunFiles
 from headway.config.train import DataConfig, ModelChoice, TrainConfig
 from headway.data.batch import IGNORED
 from headway.decoding import Request, generate
+from headway.training.objectives import TrainingSetup
 from headway.training.tasks import prepare
-from headway.training.work import Place, Work
 
 LINES = [f"the {a} {b} number {c}\tel {b} {a} de {c}" for c, (a, b) in enumerate([("red", "fox"), ("old", "dog")] * 15)]
 
 
-def work(place: Path, architecture: Literal["transformer", "recurrent"], **settings: Any) -> Work:
+def work(place: Path, architecture: Literal["transformer", "recurrent"], **settings: Any) -> TrainingSetup:
     file = place / "pairs.tsv"
     file.write_text("source\ttarget\n" + "\n".join(LINES) + "\n", encoding="utf-8")
     layers = 1 if architecture == "transformer" else None
     choice = ModelChoice(architecture=architecture, width=16, layers=layers, hidden=11, std=0.3)
     data = DataConfig(train=(str(file),), held=0.3)
     config = TrainConfig(task="seq2seq", data=data, model=choice, length=23, **settings)
-    return prepare(config, Place(place / "run"), lambda line: None)
+    return prepare(config, RunFiles(place / "run"), lambda line: None)
 
 
-def by_hand(given: Work, count: int) -> tuple[list[str], list[str]]:
+def by_hand(given: TrainingSetup, count: int) -> tuple[list[str], list[str]]:
     """Translations and references of rows from the first to the last, one at a time."""
     assert given.validation is not None and given.tokenizer is not None
     written, wanted = [], []

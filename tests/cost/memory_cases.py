@@ -29,13 +29,7 @@ from headway.presets.bert import bert
 from headway.presets.seeds import bare_block, ttic_layer, udl_channels
 from headway.presets.seq2seq import bart, marian, t5
 from headway.presets.vision import vit
-from headway.training.found import Found
-from headway.training.objectives.classify import classify
-from headway.training.objectives.embed import embed
-from headway.training.objectives.images import images
-from headway.training.objectives.language import language
-from headway.training.objectives.masked import masked
-from headway.training.objectives.seq2seq import seq2seq
+from headway.training.objectives import LossSums, classify, embed, images, language, masked, seq2seq
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class Case:
     """A model, what it is asked in training, and the same size as a setting."""
 
     config: Any
-    objective: Callable[..., Found]
+    objective: Callable[..., LossSums]
     inputs: dict[str, Tensor]
     read: tuple[str, ...]  # the inputs of a plain forward pass
     setting: Setting
@@ -124,8 +118,8 @@ def of_vectors(config: Any, batch: int = 3, length: int = 37) -> Case:
     return Case(config, _summed, {"x": drawn}, ("x",), Setting(batch=batch, length=length))
 
 
-def _summed(model: Any, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> Found:
-    return Found({"loss": model(inputs["x"]).sum()}, {})
+def _summed(model: Any, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+    return LossSums({"loss": model(inputs["x"]).sum()}, {})
 
 
 def stacked(attention: dict[str, Any], **rest: Any) -> VectorsConfig:

@@ -18,7 +18,7 @@ from headway.cost.setting import Setting
 from headway.models.davit import GridBlock
 from headway.nn.checkpoint import forget_activations
 from headway.ops.attention.kernels.sdpa import trusted
-from headway.training.learner import Learner, total
+from headway.training.objectives import Learner, total_loss
 from headway.training.optim import Optimizer
 from tests.cost.memory_cases import CASES, Case
 from tests.fresh import fresh
@@ -65,7 +65,7 @@ def real_of(case: Case, *, dtype: str = "float32", checkpointing: bool = False) 
 
     def loss() -> Tensor:
         found = learner(inputs)
-        return total(found, {}, dict.fromkeys(found.losses, 7.0))
+        return total_loss(found, {}, dict.fromkeys(found.losses, 7.0))
 
     def step() -> None:
         optimizer.zero()

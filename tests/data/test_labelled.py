@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from headway.data.labelled import Labelled, Sample, hold_out, label_names
+from headway.data.labelled import Labelled, LabelledText, hold_out, label_names
 from tests.data.texts import tokenizer
 
 TOKENIZER = tokenizer()
 SAMPLES = [
-    Sample("line 1", "the river", "no"),
-    Sample("line 2", "a farmer paints the window", "yes"),
-    Sample("line 3", "the bridge", "no", second="of the garden"),
+    LabelledText("line 1", "the river", "no"),
+    LabelledText("line 2", "a farmer paints the window", "yes"),
+    LabelledText("line 3", "the bridge", "no", second="of the garden"),
 ]
 
 
@@ -45,7 +45,7 @@ def test_labels_that_cannot_be() -> None:
     bare = tokenizer()
     bare.engine.post_processor = None  # type: ignore[assignment]
     with pytest.raises(ValueError, match="has no token"):
-        Labelled([Sample("line 1", "", "no"), SAMPLES[1]], bare, length=11)
+        Labelled([LabelledText("line 1", "", "no"), SAMPLES[1]], bare, length=11)
 
 
 def test_names_that_are_numbers_are_in_their_order() -> None:
@@ -53,7 +53,7 @@ def test_names_that_are_numbers_are_in_their_order() -> None:
 
 
 def test_held_out_texts_are_no_training_texts_in_whatever_order() -> None:
-    samples = [Sample(f"line {n}", f"text {n % 70}", str(n % 3)) for n in range(100)]
+    samples = [LabelledText(f"line {n}", f"text {n % 70}", str(n % 3)) for n in range(100)]
     train, held = hold_out(samples, 0.2)
     assert len(train) + len(held) == 100 and 12 <= len(held) <= 28
     assert not {one.text for one in train} & {one.text for one in held}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headway.data.batch import IGNORED, Batch
-from headway.data.labelled import Labelled, Sample
+from headway.data.labelled import Labelled, LabelledText
 from headway.data.masked_text import OBJECTIVES, BertFormat, MaskedText
 from headway.data.sentences import Sentences
 from recipes.bag_of_words import Bags, bag_of_words, unigram_accuracy
@@ -16,7 +16,7 @@ from tests.data.texts import documents, sentence, tokenizer
 TOKENIZER = tokenizer()
 TEXT = Sentences.read(documents(31), TOKENIZER)
 PAIRS = Labelled(
-    [Sample(f"line {n}", "the river", "yes" if n % 2 else "no", second="a farmer paints") for n in range(7)],
+    [LabelledText(f"line {n}", "the river", "yes" if n % 2 else "no", second="a farmer paints") for n in range(7)],
     TOKENIZER, length=37,
 )  # fmt: skip
 MIXED = {"words": 2.0, "adjacent": 1.0, "inverted": 1.0, "inference": 1.0}
@@ -149,7 +149,7 @@ def test_a_bag_of_words_cannot_tell_inverted_from_different() -> None:
 
 def test_a_bag_of_words_can_tell_what_words_tell() -> None:
     """The same regression is no straw man: where the second sentence has words of its own, it finds them."""
-    texts = [Sample(f"line {n}", "the river opens" if n % 2 else "a farmer opens", str(n % 2)) for n in range(40)]
+    texts = [LabelledText(f"line {n}", "the river opens" if n % 2 else "a farmer opens", str(n % 2)) for n in range(40)]
     bags = Bags.of(Labelled(texts, TOKENIZER, length=11), vocabulary=TOKENIZER.size, count=40)
     assert (bag_of_words(bags, bags) == bags.labels.numpy()).all()
 

@@ -9,7 +9,7 @@ import torch
 from headway.config.language import Special
 from headway.config.train import TokenizerConfig
 from headway.data.batch import IGNORED
-from headway.data.text_pairs import Seq2SeqPairs, special_of
+from headway.data.text_pairs import Seq2SeqPairs, seq2seq_special_tokens
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer
 
@@ -24,7 +24,7 @@ KEYS = np.zeros(3, dtype=np.int64)
 
 
 def pairs(records: list[tuple[str, str, str]] = RECORDS, *, length: int = 17, cut: bool = False) -> Seq2SeqPairs:
-    return Seq2SeqPairs.of(iter(records), BYTES, special_of(BYTES), length=length, cut=cut)
+    return Seq2SeqPairs.of(iter(records), BYTES, seq2seq_special_tokens(BYTES), length=length, cut=cut)
 
 
 def test_a_batch_says_what_is_read_and_what_follows() -> None:
@@ -75,7 +75,7 @@ def test_no_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="start, end and padding"):
         Seq2SeqPairs.of(RECORDS, BYTES, Special(end=(END,), pad=PAD), length=17)
     with pytest.raises(ValueError, match="a token for the end and one for padding"):
-        special_of(train_tokenizer(["any"], TokenizerConfig(kind="byte"), task="language"))
+        seq2seq_special_tokens(train_tokenizer(["any"], TokenizerConfig(kind="byte"), task="language"))
 
 
 def test_the_end_is_written_once_whoever_writes_it() -> None:

@@ -17,7 +17,7 @@ from headway.data.shard_writer import build
 from headway.data.shards import TokenView
 from headway.data.source import Document
 from headway.data.tokenizer import Tokenizer
-from headway.data.windows import Packed, Windows
+from headway.data.windows import PackedDocuments, Windows
 
 LENGTH = 7
 
@@ -122,7 +122,7 @@ def test_packed_documents_are_predicted_whole_and_alone(tmp_path: Path, end: boo
     counts = (3, 17, 1, 7, 8, 2)
     starts = np.cumsum([0, *counts])
     documents = [numbers(int(start), count) for start, count in zip(starts, counts, strict=False)]
-    packed = Packed(view_of(tmp_path, *documents, end=end), LENGTH)
+    packed = PackedDocuments(view_of(tmp_path, *documents, end=end), LENGTH)
     rows = np.random.default_rng(0).permutation(len(packed))
     batch = packed.batch(rows, rows)
     tokens, targets, lengths = (batch.inputs[name] for name in ("tokens", "targets", "lengths"))
@@ -144,11 +144,11 @@ def test_packed_views_share_the_tokens_of_a_split(tmp_path: Path) -> None:
     view = view_of(tmp_path, *(numbers(100 * at, 37 + at) for at in range(11)))
     found = []
     for side in view.shards.split(0.3):
-        packed = Packed(side, LENGTH)
+        packed = PackedDocuments(side, LENGTH)
         found += packed.batch(np.arange(len(packed)), np.arange(len(packed))).inputs["targets"].flatten().tolist()
     assert sorted(found) == sorted(view.read(1, view.total).tolist())
 
 
 def test_nothing_to_pack_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the data has 1 tokens, and nothing in it can be predicted"):
-        Packed(view_of(tmp_path, "7", end=False), LENGTH)
+        PackedDocuments(view_of(tmp_path, "7", end=False), LENGTH)

@@ -15,8 +15,7 @@ from headway.models.seq2seq import Seq2Seq
 from headway.presets.bert import bert
 from headway.presets.seq2seq import t5
 from headway.presets.vision import davit
-from headway.training.found import Found
-from headway.training.objectives.language import language
+from headway.training.objectives import LossSums, language
 
 VOCABULARY, LENGTH, HEADS = 23, 11, 4
 
@@ -32,18 +31,18 @@ def gpt() -> nn.Module:
     return Language(LanguageConfig(vocabulary=VOCABULARY, length=LENGTH, stack=stack, positions="learned"))
 
 
-def masked_words(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> Found:
+def masked_words(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """Words that are hidden, and in the first half of all batches whether two sentences follow one another."""
     hidden = model.hidden_states(inputs["tokens"], keep=inputs["keep"])
     words = F.cross_entropy(
         model.words(hidden).flatten(0, 1), inputs["words"].flatten(), ignore_index=IGNORED, reduction="sum"
     )
     if not bool(inputs["ask"].any()):
-        return Found({"words": words})
+        return LossSums({"words": words})
     asked = inputs["ask"]
     found = model.adjacent(hidden[asked], inputs["keep"][asked])
     adjacent = F.cross_entropy(found, inputs["label"][asked], reduction="sum")
-    return Found({"words": words, "adjacent": adjacent})
+    return LossSums({"words": words, "adjacent": adjacent})
 
 
 class Texts:
@@ -107,16 +106,16 @@ def _made(kind: str) -> nn.Module:
     return DaViT(davit(depths=(1, 1), widths=(8, 12), heads=(2, 4), image=16, classes=5))
 
 
-def translated(model: Seq2Seq, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> Found:
+def translated(model: Seq2Seq, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     logits = model(inputs["tokens"].flip(1), inputs["tokens"])
-    return Found({"loss": F.cross_entropy(logits.flatten(0, 1), inputs["targets"].flatten(), reduction="sum")})
+    return LossSums({"loss": F.cross_entropy(logits.flatten(0, 1), inputs["targets"].flatten(), reduction="sum")})
 
 
-def seen(model: DaViT, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> Found:
+def seen(model: DaViT, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """A picture made of tokens, and which of five remainders the first one has."""
     tokens = inputs["tokens"]
     images = torch.cos(tokens[:, None, :1, None] * torch.arange(3 * 256).view(1, 3, 16, 16) / 7)
-    return Found({"loss": F.cross_entropy(model(images) * LENGTH, tokens[:, 0] % 5, reduction="sum") * LENGTH})
+    return LossSums({"loss": F.cross_entropy(model(images) * LENGTH, tokens[:, 0] % 5, reduction="sum") * LENGTH})
 
 
 OBJECTIVES = {"gpt": language, "bert": masked_words, "t5": translated, "davit": seen}

@@ -13,12 +13,13 @@ from typing import Literal
 
 from safetensors.torch import save_file
 
+from headway.config.run_files import RunFiles
 from headway.config.train import DataConfig, OptimConfig, ParallelConfig, ScheduleConfig, TrainConfig
 from headway.data.loader import Loader, Order
 from headway.training import checkpoint
+from headway.training.objectives import TrainingSetup
 from headway.training.parallel import World, join, whole
-from headway.training.training import Training
-from headway.training.work import Place, Work
+from headway.training.trainer import Trainer
 from tests.runs.tiny import OBJECTIVES, Texts, make_model
 
 
@@ -39,7 +40,7 @@ class Job:
     spoilt: int = 0  # in this step, NaN enters the model of the last process alone
 
 
-def make(job: Job) -> Work:
+def make(job: Job) -> TrainingSetup:
     config = TrainConfig(
         data=DataConfig(train=("none",)),
         optim=OptimConfig(kind=job.optim, rate=5e-3, average=0.9),
@@ -50,13 +51,13 @@ def make(job: Job) -> Work:
         accumulate=job.accumulate,
         dtype=job.dtype,
     )
-    return Work(config, make_model(job.model), OBJECTIVES[job.model], Texts(job.model))
+    return TrainingSetup(config, make_model(job.model), OBJECTIVES[job.model], Texts(job.model))
 
 
 def run(job: Job, world: World) -> None:
-    work, place = make(job), Place(Path(job.directory))
+    work, place = make(job), RunFiles(Path(job.directory))
     place.path.mkdir(parents=True, exist_ok=True)
-    training, facts = Training(work, world), lambda: training.facts
+    training, facts = Trainer(work, world), lambda: training.facts
     found = checkpoint.newest(place.checkpoints, world) if job.resume else checkpoint.Newest(None)
     if found.path is not None:
         training.load(found.path)

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from headway.config.run_files import RunFiles
 from headway.config.train import DataConfig, ModelChoice, OptimConfig, ScheduleConfig, TrainConfig
 from headway.data.batch import Batch
 from headway.presets.sized import sized_language
-from headway.training.loop import Event, Run
-from headway.training.objectives.language import language
-from headway.training.work import Place, Work
-from headway.training.world import World
+from headway.training.distributed import World
+from headway.training.loop import TrainingEvent, TrainingLoop
+from headway.training.objectives import TrainingSetup, language
 from tests.fresh import fresh
 
 VOCABULARY, LENGTH = 13, 7
@@ -42,31 +42,33 @@ def config(**changed: object) -> TrainConfig:
     return TrainConfig(**{**given, **changed})
 
 
-def work(settings: TrainConfig, **changed: object) -> Work:
+def work(settings: TrainConfig, **changed: object) -> TrainingSetup:
     choice = ModelChoice(layers=2, width=12, heads=3, dropout=0.2)
     model = fresh(sized_language(choice, vocabulary=VOCABULARY, length=LENGTH), seed=3)
     given: dict[str, object] = dict(
         config=settings, model=model, objective=language, train=Counting(), validation=Counting(5)
     )
-    return Work(**{**given, **changed})  # type: ignore[arg-type]
+    return TrainingSetup(**{**given, **changed})  # type: ignore[arg-type]
 
 
-def run(path: Path, settings: TrainConfig, *, resume: bool = False, until: int | None = None, **changed: object) -> Run:
+def run(
+    path: Path, settings: TrainConfig, *, resume: bool = False, until: int | None = None, **changed: object
+) -> TrainingLoop:
     """A run that went to its end, or was dropped after so many steps as a killed process would drop it."""
     path.mkdir(exist_ok=True)
-    found = Run(work(settings, **changed), Place(path), World(), resume=resume)
+    found = TrainingLoop(work(settings, **changed), RunFiles(path), World(), resume=resume)
     for event in found.events():
         if until is not None and event.row["step"] >= until and event.kind == "train":
             break
     return found
 
 
-def events(path: Path, settings: TrainConfig, **changed: object) -> list[Event]:
+def events(path: Path, settings: TrainConfig, **changed: object) -> list[TrainingEvent]:
     path.mkdir(exist_ok=True)
-    return list(Run(work(settings, **changed), Place(path), World()).events())
+    return list(TrainingLoop(work(settings, **changed), RunFiles(path), World()).events())
 
 
-def same(one: Run, other: Run) -> bool:
+def same(one: TrainingLoop, other: TrainingLoop) -> bool:
     """Whether two runs ended in the same state, bit for bit."""
     mine, theirs = one.training.tensors(), other.training.tensors()
     return mine.keys() == theirs.keys() and all(torch.equal(mine[name].held, theirs[name].held) for name in mine)

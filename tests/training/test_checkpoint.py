@@ -14,7 +14,7 @@ from headway.hub.parts import parts_of
 from headway.nn.attention import Attention
 from headway.training import checkpoint, slices
 from headway.training.checkpoint import Damaged, load, newest, prune, save
-from headway.training.world import World
+from headway.training.distributed import World
 
 ALONE = World()
 
@@ -164,9 +164,9 @@ def test_another_machine_is_mentioned(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_pruning_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     all_of_them = kept(tmp_path, 1, 2, 3, 4, 5)
     prune(tmp_path, 2, all_of_them[1])
-    assert [place.name[-1] for place in checkpoint.places(tmp_path)] == ["5", "4", "2"]
+    assert [place.name[-1] for place in checkpoint.checkpoints(tmp_path)] == ["5", "4", "2"]
     prune(tmp_path, 1)
-    assert [place.name[-1] for place in checkpoint.places(tmp_path)] == ["5"]
+    assert [place.name[-1] for place in checkpoint.checkpoints(tmp_path)] == ["5"]
     assert sorted(os.listdir(tmp_path)) == ["step-00000005"]
 
 

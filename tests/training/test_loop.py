@@ -12,17 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from headway.config.run_files import RunFiles
 from headway.config.train import OptimConfig
 from headway.data.batch import Batch
 from headway.data.loader import Loader, Order
-from headway.training.evaluate import evaluate
-from headway.training.found import Found
-from headway.training.learner import Learner
-from headway.training.loop import Run
-from headway.training.objectives.language import language
-from headway.training.training import Training
-from headway.training.work import Place
-from headway.training.world import World
+from headway.training.distributed import World
+from headway.training.loop import TrainingLoop
+from headway.training.objectives import Learner, LossSums, language
+from headway.training.trainer import Trainer, evaluate
 from tests.cost.tiny import THOROUGH
 from tests.training.small import Counting, config, events, run, same, work
 
@@ -44,11 +41,11 @@ STOPS = {"plain": (4, 8), "accumulated": (8,), "bfloat16": (4,), "muon": (8,), "
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory) -> Callable[[str], tuple[Run, Path]]:
+def straight(tmp_path_factory) -> Callable[[str], tuple[TrainingLoop, Path]]:
     """Runs that were never stopped, each made once."""
 
     @cache
-    def made(name: str) -> tuple[Run, Path]:
+    def made(name: str) -> tuple[TrainingLoop, Path]:
         path = tmp_path_factory.mktemp(name)
         return run(path, config(**CHANGED[name])), path
 
@@ -83,7 +80,7 @@ def test_parts_of_a_batch_add_up(tmp_path):
         for part in job.model.modules():
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
-        training = Training(job, World())
+        training = Trainer(job, World())
         feed = Loader(job.train, Order(29, seed=0, batch=6), 6, parts)
         losses.append([])
         for batches in feed.steps(0, 9):
@@ -107,7 +104,7 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_state(tmp_path, strai
         if model.training:
             calls.append(1)
         factor = math.nan if len(calls) == 6 and model.training else 1.0
-        return Found({"loss": found.losses["loss"] * factor}, found.hits)
+        return LossSums({"loss": found.losses["loss"] * factor}, found.hits)
 
     seen = events(tmp_path, config(), objective=breaking)
     end = seen[-1].row
@@ -123,7 +120,7 @@ def test_a_loss_that_climbs_stops(tmp_path):
         """The gradient leads uphill."""
         found = language(model, inputs, smoothing=smoothing)
         loss = found.losses["loss"]
-        return Found({"loss": 2 * loss.detach() - loss}, found.hits)
+        return LossSums({"loss": 2 * loss.detach() - loss}, found.hits)
 
     seen = events(tmp_path, config(steps=400, evaluate_every=1000, save_every=50), objective=climbing)
     end = seen[-1].row
@@ -149,7 +146,7 @@ def test_a_signal_saves_and_stops(tmp_path, straight, number):
     tmp_path.mkdir(exist_ok=True)
 
     before = signal.getsignal(number)
-    for event in Run(work(config()), Place(tmp_path), World()).events():
+    for event in TrainingLoop(work(config()), RunFiles(tmp_path), World()).events():
         if event.row["step"] == 4 and event.kind == "train":
             os.kill(os.getpid(), number)
         last = event
@@ -183,7 +180,7 @@ def test_patience_that_is_over_stays_over(tmp_path):
     settings = config(steps=50, evaluate_every=1, patience=1, optim=OptimConfig(rate=1e-9))
     first = events(tmp_path, settings)[-1].row
     assert first["reason"] == "early"
-    again = list(Run(work(settings), Place(tmp_path), World(), resume=True).events())
+    again = list(TrainingLoop(work(settings), RunFiles(tmp_path), World(), resume=True).events())
     assert [event.kind for event in again] == ["end"] and again[0].row["step"] == first["step"]
 
 

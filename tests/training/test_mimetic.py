@@ -5,14 +5,14 @@ import torch
 from headway.hub.parts import parts_of
 from headway.nn.attention import Attention
 from headway.presets.bert import bert
-from headway.training.tasks.mimetic import look_alike
+from headway.training.tasks.encoder import mimetic_init
 from tests.fresh import fresh
 
 
 def test_a_vector_finds_itself_and_near_places_are_alike() -> None:
     model = fresh(bert(width=95, heads=5, layers=3, hidden=23, vocabulary=301, length=41, words=True), std=0.05)
     before = {name: x.clone() for name, x in parts_of(model).items()}
-    look_alike(model, 7.0, seed=1)
+    mimetic_init(model, 7.0, seed=1)
     x = torch.nn.functional.layer_norm(torch.randn(211, 95, generator=torch.Generator().manual_seed(2)), (95,))
     for layer in [part for part in model.modules() if isinstance(part, Attention)][:-1]:
         parts = parts_of(layer)
@@ -33,7 +33,7 @@ def test_the_same_seed_gives_the_same_heads() -> None:
     config = bert(width=22, heads=2, layers=2, hidden=13, vocabulary=17, length=7)
     one, two, other = (fresh(config) for _ in range(3))
     for model, seed in ((one, 3), (two, 3), (other, 5)):
-        look_alike(model, 6.0, seed=seed)
+        mimetic_init(model, 6.0, seed=seed)
     same, different = (
         [torch.equal(a, b) for a, b in zip(one.parameters(), x.parameters(), strict=True)] for x in (two, other)
     )

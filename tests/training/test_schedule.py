@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from headway.config.train import ScheduleConfig
-from headway.training.schedule import factor_at
+from headway.training.optim import factor_at
 
 
 def curve(steps: int, **options: object) -> list[float]:

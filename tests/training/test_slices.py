@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.training.local import local, spread_like, total_norm
-from headway.training.slices import DTYPES, Piece, Share, read, write
+from headway.training.optim import total_norm
+from headway.training.slices import DTYPES, Piece, Share, local_part, read, write
 
 ROWS, COLUMNS = 7, 11
 
@@ -50,8 +50,7 @@ def test_plain_tensors_are_whole() -> None:
     share = Share.of(x)
     assert share.piece == Piece((0, 0), (5, 7)) and Share.of(torch.tensor(1.0)).piece == Piece((), ())
     assert share.held.data_ptr() == x.data_ptr() and share.shape == (5, 7)
-    assert local(x).data_ptr() == x.data_ptr() and not local(x).requires_grad
-    assert spread_like(x, x) is x
+    assert local_part(x).data_ptr() == x.data_ptr() and not local_part(x).requires_grad
 
 
 @given(pieces(), st.integers(0, ROWS), st.integers(1, ROWS))

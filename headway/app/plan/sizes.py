@@ -10,10 +10,10 @@ from headway.config.sentence import SentenceConfig
 from headway.config.train import ModelChoice, TrainConfig
 from headway.cost.asked import made_for
 from headway.cost.setting import Setting
-from headway.data.text_pairs import special_of as pair_tokens
+from headway.data.text_pairs import seq2seq_special_tokens as pair_tokens
 from headway.presets.sized import sized_language, sized_masked, sized_seq2seq
 from headway.presets.vision_small import small_davit, small_vit
-from headway.training.tasks.common import special_of
+from headway.training.tasks.common import special_tokens
 
 # Width and layers; a step up is about three times the parameters. Heads are 32 wide, and 64 from width 512 on.
 LADDER = (
@@ -66,7 +66,7 @@ def model_for(config: TrainConfig, choice: ModelChoice, known: Known, length: in
     sizes: dict[str, Any] = {"vocabulary": tokenizer.size, "length": length}
     if config.task == "seq2seq":
         return sized_seq2seq(choice, **sizes, special=pair_tokens(tokenizer))
-    sizes["special"] = special_of(tokenizer)
+    sizes["special"] = special_tokens(tokenizer)
     if config.task == "language":
         return sized_language(choice, **sizes)
     if config.task == "embed":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from headway.training.loop import Event
+from headway.training.loop import TrainingEvent
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Watch:
         self._before = _forget_peak()
         self._since = time.perf_counter()
 
-    def see(self, event: Event) -> None:
+    def see(self, event: TrainingEvent) -> None:
         """An event has come."""
         seconds, steps = time.perf_counter() - self._since, event.row["step"] - self._step
         if event.kind == "train":

@@ -9,8 +9,8 @@ from headway.app.price.setting import typical
 from headway.cost.memory import memory_of
 from headway.cost.time.machine import Machine, stored
 from headway.render import short
-from headway.training.work import Work
-from headway.training.world import World
+from headway.training.distributed import World
+from headway.training.objectives import TrainingSetup
 
 MOST = "in use at most"
 
@@ -42,7 +42,7 @@ class RunPrice:
         return None if self.machine is None else self.machine.peak(self.step.setting.dtype)
 
 
-def price_run(work: Work, world: World, *, done: int = 0) -> RunPrice:
+def price_run(work: TrainingSetup, world: World, *, done: int = 0) -> RunPrice:
     """Of a run that has taken `done` steps; times where the machine was measured."""
     c, notes = work.config, list(_notes(work, world))
     machine, why = stored() if world.device.type == "cpu" and world.tensor_size == 1 else (None, "")
@@ -53,7 +53,7 @@ def price_run(work: Work, world: World, *, done: int = 0) -> RunPrice:
     return RunPrice(step, tokens, unit, c.steps - done, machine, held, (*notes, *([why] if why else [])))
 
 
-def _held(work: Work, step: StepPrice) -> dict[str, int]:
+def _held(work: TrainingSetup, step: StepPrice) -> dict[str, int]:
     """As `StepPrice.memory` says, and what it is made of."""
     found = memory_of(work.model.config, step.setting, optimiser=work.config.optim.kind)
     kept, most = found.saved + found.aside, found.peak_step
@@ -63,7 +63,7 @@ def _held(work: Work, step: StepPrice) -> dict[str, int]:
     return {**parts, "activations kept": kept, MOST: most + step.waiting}
 
 
-def _notes(work: Work, world: World) -> Iterator[str]:
+def _notes(work: TrainingSetup, world: World) -> Iterator[str]:
     if world.device.type != "cpu":
         yield "no predicted times: they are known for processors alone"
     if world.tensor_size > 1:

@@ -9,16 +9,16 @@ from torch import Tensor
 from headway.cost.setting import Setting
 from headway.data.batch import IGNORED, Batch
 from headway.data.loader import Loader, Order
-from headway.training.training import READ
-from headway.training.work import Work
-from headway.training.world import World
+from headway.training.distributed import World
+from headway.training.objectives import TrainingSetup
+from headway.training.trainer import READ
 
 LOOKS = 5  # steps whose batches are looked at
 
 Inputs = Mapping[str, Tensor]
 
 
-def typical(work: Work, world: World) -> tuple[Setting, int]:
+def typical(work: TrainingSetup, world: World) -> tuple[Setting, int]:
     """The setting of a typical batch of this process, and the tokens (or images) that all processes read in a step.
 
     Batches of texts differ in length: of a few from all over the run the median one stands for all.
@@ -38,7 +38,7 @@ def read(batch: Batch) -> int:
     return found or next(iter(batch.inputs.values())).shape[0]
 
 
-def setting_of(work: Work, batch: Batch) -> Setting:
+def setting_of(work: TrainingSetup, batch: Batch) -> Setting:
     """A batch as the price knows it."""
     sizes = SIZES[work.config.task](batch.inputs)
     return Setting(training=True, dtype=work.config.dtype, checkpointing=work.config.checkpointing, **sizes)

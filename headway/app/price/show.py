@@ -7,11 +7,11 @@ from headway.app.cost_section import FILE
 from headway.app.price import StepPrice
 from headway.app.price.measured import Measured
 from headway.app.price.run import RunPrice, compared
+from headway.config.run_files import RunFiles
 from headway.cost.part import Line
 from headway.data.files import write_json
 from headway.render import duration, short
 from headway.sizes import Cost
-from headway.training.work import Place
 
 COLUMNS = ("what", "predicted", "measured", "remark")
 
@@ -67,7 +67,7 @@ def _shown(what: str, value: int | float) -> str:
     return f"{short(value)}B" if what.startswith("memory") else short(value)
 
 
-def write(place: Place, price: RunPrice, found: Measured | None = None) -> Path:
+def write(place: RunFiles, price: RunPrice, found: Measured | None = None) -> Path:
     """cost.json of a run, whole."""
     path = place.path / FILE
     write_json(path, as_json(price, found))

@@ -1,37 +1,79 @@
-"""Tasks: from a configuration to a model, examples and an objective; a new task is a file and one line here."""
+"""Tasks: from a configuration to a model, examples and an objective.
+
+A new task is a function `prepare_...` in a file here, and one line in TASKS.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+from headway.config.run_files import RunFiles
 from headway.config.train import DataConfig, TrainConfig
 from headway.data.paths import fingerprint
 from headway.data.tokenizer_training import digest
-from headway.training.tasks.choice import check_choice
-from headway.training.work import Place, Work
+from headway.presets.sized import CHANGES
+from headway.training.objectives import TrainingSetup
 
+# Imported when it is asked for: a task reads what its models need.
 TASKS = {
-    "language": "headway.training.tasks.language",
-    "masked": "headway.training.tasks.masked",
-    "seq2seq": "headway.training.tasks.seq2seq",
-    "classify": "headway.training.tasks.classify",
-    "images": "headway.training.tasks.images",
-    "embed": "headway.training.tasks.embed",
+    "language": ("headway.training.tasks.language", "prepare_language"),
+    "seq2seq": ("headway.training.tasks.language", "prepare_seq2seq"),
+    "masked": ("headway.training.tasks.encoder", "prepare_masked"),
+    "classify": ("headway.training.tasks.encoder", "prepare_classify"),
+    "embed": ("headway.training.tasks.encoder", "prepare_embed"),
+    "images": ("headway.training.tasks.images", "prepare_images"),
 }
 
 Say = Callable[[str], None]
+SIZES = (
+    "architecture", "layers", "width", "heads", "hidden", "patch", "depths", "widths", "stage_heads", "window",
+    *CHANGES,
+)  # fmt: skip
+# Of the data: which tasks look at a setting at all.
+ONLY = {
+    "packed": ("language",),
+    "paired": ("classify",),
+    "pairs": ("masked",),
+    "augment": ("images",),
+}  # fmt: skip
 
 
-def prepare(config: TrainConfig, place: Place, say: Say = print) -> Work:
+def prepare(config: TrainConfig, place: RunFiles, say: Say = print) -> TrainingSetup:
     """Read the data, learn or read the tokenizer, make the model. What is found ready in the place is used again."""
     check_choice(config)
-    work = import_module(TASKS[config.task]).prepare(config, place, say)
+    module, function = TASKS[config.task]
+    work = getattr(import_module(module), function)(config, place, say)
     return replace(work, identity=_identity(work, config.data))
 
 
-def _identity(work: Work, data: DataConfig) -> str:
+def _identity(work: TrainingSetup, data: DataConfig) -> str:
     """What stands for the data and the tokenizer; a source without files is told by its number of examples alone."""
     files = [place for place in (*data.train, *data.validation, *data.pairs) if Path(place).exists()]
     counts = f"{len(work.train)} {0 if work.validation is None else len(work.validation)}"
     return f"{counts} {fingerprint(files) if files else ''} {'' if work.tokenizer is None else digest(work.tokenizer)}"
+
+
+def check_choice(config: TrainConfig) -> None:
+    """Refuse settings that would have no effect: what the task, or a model that is there already, does not look at."""
+    m, task = config.model, config.task
+    given = [name for name in SIZES if getattr(m, name) is not None]
+    named = [f"model.{name} {value[:60]}" for name in ("start", "preset", "config") if (value := getattr(m, name))]
+    if len(named) > 1:
+        raise ValueError(f"{named[0]} and {named[1]} are two models: name one")
+    if given and (m.start or m.config):
+        raise ValueError(f"{named[0]} has its sizes already: leave model.{given[0]} out")
+    if m.preset and m.architecture:
+        raise ValueError(f"model.preset {m.preset} has its architecture already: leave model.architecture out")
+    if m.preset is not None and task == "images":
+        raise ValueError(f"images are not trained from a preset such as {m.preset}: give sizes, or model.start")
+    if m.architecture == "recurrent":
+        unread = [name for name in ("layers", "heads", "dropout", "window", *CHANGES) if getattr(m, name) is not None]
+        unread += ["checkpointing"] if config.checkpointing else []
+        if unread:
+            raise ValueError(f"a recurrent model has no {unread[0]} to choose: leave it out")
+    for name, tasks in ONLY.items():
+        if getattr(config.data, name) not in (False, (), "none") and task not in tasks:
+            raise ValueError(f"data.{name} is for the task {tasks[0]}, not {task}: leave it out")
+    if config.patience and not config.data.validation and not config.data.held:
+        raise ValueError(f"patience {config.patience} needs held-out data: give data.validation or data.held")

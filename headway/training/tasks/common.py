@@ -12,14 +12,14 @@ from torch import nn
 
 from headway.config import Frozen
 from headway.config.language import Special
-from headway.config.train import DataConfig, TrainConfig
+from headway.config.run_files import RunFiles
+from headway.config.train import TrainConfig
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal, train_tokenizer
 from headway.hub import load
 from headway.hub.load import Loaded
 from headway.hub.target import directory
 from headway.models import build
-from headway.training.work import Place
 
 Say = Callable[[str], None]
 
@@ -52,7 +52,7 @@ def encoder_of(start: Loaded | None) -> Loaded | None:
 
 
 def tokenizer_of(
-    config: TrainConfig, place: Place, start: Loaded | None, texts: Callable[[], Iterable[str]], say: Say
+    config: TrainConfig, place: RunFiles, start: Loaded | None, texts: Callable[[], Iterable[str]], say: Say
 ) -> Tokenizer:
     """The one of this run, of the model it starts from, of a file; or one that is learnt now and saved whole."""
     if place.tokenizer.is_dir():
@@ -89,7 +89,7 @@ def save_whole(tokenizer: Tokenizer, target: Path) -> None:
         whole.replace(target)
 
 
-def special_of(tokenizer: Tokenizer) -> Special:
+def special_tokens(tokenizer: Tokenizer) -> Special:
     """The tokenizer's tokens with a meaning of their own, as a model's configuration has them."""
     end = () if tokenizer.end is None else (tokenizer.end,)
     return Special(begin=tokenizer.begin, end=end, pad=tokenizer.pad)
@@ -128,13 +128,14 @@ def take_over(model: nn.Module, other: nn.Module, say: Say) -> None:
     say(f"starts from {taken} tensors of another model" + (f"; fresh: {', '.join(new)}" if new else ""))
 
 
-def spooled(data: DataConfig, place: Place) -> DataConfig:
+def spooled(config: TrainConfig, place: RunFiles) -> TrainConfig:
     """Standard input can be read once only: it is kept as a file of the run."""
-    kept = place.data / "stdin"
+    data, kept = config.data, place.data / "stdin"
     if "-" in data.train and not kept.exists():
         place.data.mkdir(parents=True, exist_ok=True)
         part = kept.with_suffix(".part")
         with part.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         part.replace(kept)
-    return data.model_copy(update={"train": tuple(str(kept) if one == "-" else one for one in data.train)})
+    train = tuple(str(kept) if one == "-" else one for one in data.train)
+    return config.model_copy(update={"data": data.model_copy(update={"train": train})})

@@ -4,21 +4,21 @@ from typing import Any
 
 from headway.config.base import sides
 from headway.config.kinds import read_model
+from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.image_dataset import ImageDataset, ImageExamples, read_images
 from headway.hub.load import Loaded
 from headway.presets.vision_small import small_davit, small_vit
-from headway.training.objectives.images import images
+from headway.training.objectives import TrainingSetup, images
 from headway.training.tasks.common import KINDS, Say, model_of, start_of
-from headway.training.work import Place, Work
 
 
-def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
+def prepare_images(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSetup:
     start = start_of(config)
-    train = read_images(config.data.train, cache=place.data, **_wanted(start))
+    train = read_images(config.data.train, cache=place.data, **_model_inputs(start))
     held = None
     if config.data.validation:
-        shape = dict(_wanted(start), size=train.size, channels=train.channels, names=train.names)
+        shape = dict(_model_inputs(start), size=train.size, channels=train.channels, names=train.names)
         held = read_images(config.data.validation, cache=place.data, **shape)
     elif config.data.held:
         train, held = train.split(config.data.held)
@@ -26,10 +26,10 @@ def prepare(config: TrainConfig, place: Place, say: Say) -> Work:
     say(f"{len(train):,} images of {len(train.names)} classes, {0 if held is None else len(held):,} held out")
     examples = ImageExamples(train, wanted.images, augment=config.data.augment)
     validation = None if held is None else ImageExamples(held, wanted.images)
-    return Work(config, model_of(config, wanted, start, say), images, examples, validation)
+    return TrainingSetup(config, model_of(config, wanted, start, say), images, examples, validation)
 
 
-def _wanted(start: Loaded | None) -> dict[str, Any]:
+def _model_inputs(start: Loaded | None) -> dict[str, Any]:
     """What the pictures have to be for a model that is there already."""
     if start is None:
         return {}
@@ -41,7 +41,7 @@ def _config(config: TrainConfig, album: ImageDataset, start: Loaded | None) -> A
     if start is not None:
         return start.model.config.model_copy(update={"classes": len(album.names), "labels": album.names})
     if config.model.config is not None:
-        return _given(read_model(config.model.config), album)
+        return _own_config(read_model(config.model.config), album)
     name = config.model.architecture or "vit"
     if name not in ("vit", "davit"):
         raise ValueError(f"images are classified by vit or davit, not {name!r} (model.architecture)")
@@ -52,7 +52,7 @@ def _config(config: TrainConfig, album: ImageDataset, start: Loaded | None) -> A
     )  # fmt: skip
 
 
-def _given(found: Any, album: ImageDataset) -> Any:
+def _own_config(found: Any, album: ImageDataset) -> Any:
     """A configuration of one's own, for the pictures at hand."""
     if found.kind not in KINDS["images"]:
         raise ValueError(f"model.config is a {found.kind} model, which this task does not train")

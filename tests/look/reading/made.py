@@ -11,7 +11,7 @@ from torch import nn
 from headway.config.recurrent import RecurrentConfig
 from headway.config.train import TokenizerConfig
 from headway.config.vision import DaViTConfig
-from headway.data.text_pairs import special_of
+from headway.data.text_pairs import seq2seq_special_tokens
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer
 from headway.presets.bert import bert
@@ -52,13 +52,15 @@ def seq2seq() -> tuple[Any, Tokenizer]:
     """A T5 whose targets begin with <|start|> and end with <|end|>."""
     words = tokenizer("bpe", "seq2seq")
     config = t5(width=14, layers=2, heads=2, hidden=13, head_width=5)
-    return fresh(config.model_copy(update={"special": special_of(words), "vocabulary": words.size}), std=0.3), words
+    return fresh(
+        config.model_copy(update={"special": seq2seq_special_tokens(words), "vocabulary": words.size}), std=0.3
+    ), words
 
 
 def recurrent() -> tuple[Any, Tokenizer]:
     words = tokenizer("bpe", "seq2seq")
     config = RecurrentConfig(
-        source_vocabulary=words.size, vocabulary=words.size, width=5, hidden=7, special=special_of(words)
+        source_vocabulary=words.size, vocabulary=words.size, width=5, hidden=7, special=seq2seq_special_tokens(words)
     )
     return fresh(config, std=0.3), words
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.labelled import Labelled, Sample
+from headway.data.labelled import Labelled, LabelledText
 from headway.presets.bert import bert
-from headway.training.objectives.classify import classify
+from headway.training.objectives import classify
 from tests.data.texts import NOUNS, tokenizer
 from tests.fresh import fresh
 
@@ -18,7 +18,7 @@ TEXTS = [
     (f"{'the ' * (n % 5)}{NOUNS[n % 11]} opens {'a window ' * (n % 3)}", "low" if n % 11 < 5 else "up")
     for n in range(33)
 ]
-DATA = Labelled([Sample(f"line {n}", *text) for n, text in enumerate(TEXTS)], TOKENIZER, length=23)
+DATA = Labelled([LabelledText(f"line {n}", *text) for n, text in enumerate(TEXTS)], TOKENIZER, length=23)
 SIZES: dict[str, Any] = dict(width=22, heads=2, layers=1, hidden=37, vocabulary=TOKENIZER.size, length=23, dropout=0.0)
 
 

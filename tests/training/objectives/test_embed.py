@@ -9,7 +9,7 @@ import torch
 from headway.config.sentence import SentenceConfig
 from headway.data.text_pairs import ContrastivePairs, TextPair
 from headway.presets.bert import bert
-from headway.training.objectives.embed import embed, info_nce
+from headway.training.objectives import embed, info_nce
 from tests.data.texts import NOUNS, VERBS, tokenizer
 from tests.fresh import fresh
 

@@ -8,7 +8,7 @@ from headway.config.vision import DaViTConfig
 from headway.models.davit import DaViT
 from headway.models.vit import Vision
 from headway.presets.vision import vit
-from headway.training.objectives.images import images
+from headway.training.objectives import images
 from tests.fresh import fresh
 
 CLASSES = 7

@@ -8,7 +8,7 @@ from headway.models.language import Language
 from headway.ops.loss import IGNORED
 from headway.presets.gpt2 import gpt2
 from headway.presets.llama import llama
-from headway.training.objectives.language import language
+from headway.training.objectives import language
 from tests.fresh import fresh
 
 V, L = 17, 11

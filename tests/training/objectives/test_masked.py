@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.data.batch import IGNORED
-from headway.data.labelled import Labelled, Sample
+from headway.data.labelled import Labelled, LabelledText
 from headway.data.masked_text import OBJECTIVES, MaskedText
 from headway.data.sentences import Sentences
 from headway.models.encoder import Masked
 from headway.presets.bert import bert
-from headway.training.objectives.masked import masked
+from headway.training.objectives import masked
 from tests.data.texts import NOUNS, VERBS, documents, tokenizer
 from tests.fresh import fresh
 
@@ -27,7 +27,7 @@ HEADS: dict[str, Any] = dict(words=True, adjacent=True, inverted=True, inference
 
 @cache
 def examples(*names: str) -> MaskedText:
-    rows = [Sample(f"line {n}", f"the {NOUNS[n]}", "abc"[n % 3], second=f"a {VERBS[n % 7]}") for n in range(11)]
+    rows = [LabelledText(f"line {n}", f"the {NOUNS[n]}", "abc"[n % 3], second=f"a {VERBS[n % 7]}") for n in range(11)]
     pairs = Labelled(rows, TOKENIZER, length=37)
     text = Sentences.read(documents(5), TOKENIZER)
     return MaskedText(text, TOKENIZER, length=37, weights=dict.fromkeys(names, 1.0), pairs=pairs)

@@ -10,7 +10,7 @@ from headway.models.recurrent import Recurrent
 from headway.models.seq2seq import Seq2Seq
 from headway.ops.loss import IGNORED
 from headway.presets.seq2seq import bart, marian, t5
-from headway.training.objectives.seq2seq import seq2seq
+from headway.training.objectives import seq2seq
 from tests.fresh import fresh
 
 V = 17

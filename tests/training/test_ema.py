@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from headway.training.average import Average
+from headway.training.ema import WeightAverage
 
 
 def test_it_follows_the_recursion() -> None:
     weight = nn.Parameter(torch.tensor([5.0], dtype=torch.float64))
-    average = Average([("weight", weight)], 0.5)
+    average = WeightAverage([("weight", weight)], 0.5)
     expected = 5.0
     for count in range(1, 30):
         weight.data.fill_(float(count**2 % 7))
@@ -23,7 +23,7 @@ def test_it_follows_the_recursion() -> None:
 
 def test_half_precision_is_averaged_in_float32() -> None:
     weight = nn.Parameter(torch.zeros(3, dtype=torch.bfloat16))
-    average = Average([("weight", weight)], 0.999)
+    average = WeightAverage([("weight", weight)], 0.999)
     weight.data.fill_(1.0)
     for _ in range(3):
         average.update()
@@ -34,7 +34,7 @@ def test_half_precision_is_averaged_in_float32() -> None:
 
 def test_weights_are_exchanged_in_place_and_come_back_whatever_happens() -> None:
     layer = nn.Linear(3, 2)
-    average = Average(layer.named_parameters(), 0.9)
+    average = WeightAverage(layer.named_parameters(), 0.9)
     before, place = layer.weight.detach().clone(), layer.weight.data_ptr()
     layer.weight.data.mul_(2)
     with suppress(KeyError), average.swapped():
@@ -45,8 +45,8 @@ def test_weights_are_exchanged_in_place_and_come_back_whatever_happens() -> None
 
 def test_state_loaded_in_place_goes_on_bit_for_bit() -> None:
     weight = nn.Parameter(torch.zeros(3))
-    average = Average([("weight", weight)], 0.99)
-    other = Average([("weight", weight)], 0.99)
+    average = WeightAverage([("weight", weight)], 0.99)
+    other = WeightAverage([("weight", weight)], 0.99)
     draw = torch.Generator().manual_seed(0)
     for step in range(6):
         weight.data.normal_(generator=draw)

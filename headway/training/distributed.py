@@ -6,9 +6,12 @@ their parts. Everything here is the same for one process, where it costs nothing
 """
 
 import os
+import platform
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -17,7 +20,6 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from headway.config.train import ParallelConfig
-from headway.training.meeting import meet
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -105,7 +107,7 @@ def join(config: ParallelConfig, environment: Mapping[str, str] = os.environ) ->
     if not dist.is_initialized():
         store, rank, size = next(rendezvous("env://"))
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        fresh = PrefixStore(meet(store, rank, size), store)
+        fresh = PrefixStore(agree_on_prefix(store, rank, size), store)
         dist.init_process_group(backend, store=fresh, rank=rank, world_size=size)
     mesh = init_device_mesh(device.type, (rows, config.tensor), mesh_dim_names=("data", "tensor"))
     world = World(dist.get_rank(), size, mesh.get_local_rank("data"), rows, device, mesh)
@@ -120,3 +122,60 @@ def _rows(config: ParallelConfig, size: int) -> int:
             f"the {size} that run: torchrun --nproc-per-node {config.tensor}, or a multiple"
         )
     return size // config.tensor
+
+
+PAUSE = 0.02
+
+
+@runtime_checkable
+class KeyValueStore(Protocol):
+    """What is needed of torch's Store."""
+
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def check(self, keys: list[str], /) -> bool: ...
+
+
+def agree_on_prefix(table: KeyValueStore, rank: int, size: int, *, seconds: float = 600.0) -> str:
+    """A word that the `size` processes of this attempt share, and no process before them.
+
+    Each of the others says hello with a word just made up, and believes only an answer to that word; the first one
+    answers whatever it hears, what is left of dead processes too, until all the others have called it by its own.
+    """
+    word = uuid4().hex
+    if rank:
+        table.set(f"hello/{rank}", word)
+        found = table.get(f"answer/{rank}/{word}").decode()
+        table.set(f"here/{found}/{rank}", "yes")
+        return found
+    absent, until = list(range(1, size)), time.monotonic() + seconds
+    while absent := [other for other in absent if not table.check([f"here/{word}/{other}"])]:
+        if time.monotonic() > until:
+            raise TimeoutError(f"process {absent[0]} of {size} did not come within {seconds:.0f} seconds")
+        for other in absent:
+            if table.check([f"hello/{other}"]):
+                table.set(f"answer/{other}/{table.get(f'hello/{other}').decode()}", word)
+        time.sleep(PAUSE)
+    return word
+
+
+def machine(world: World) -> dict[str, Any]:
+    """Versions, threads, instruction set and processes."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "device": world.device.type if world.device.type == "cpu" else torch.cuda.get_device_name(world.device),
+        "processes": world.size,
+        "tensor": world.tensor_size,
+    }
+
+
+def differences(saved: Mapping[str, Any], world: World) -> str | None:
+    """One sentence on why a resumed run may differ in its last bits; None where it does not."""
+    now = machine(world)
+    found = [
+        f"{name} {saved[name]} then, {now[name]} now" for name in now if name in saved and saved[name] != now[name]
+    ]
+    return f"not bit for bit the run that was saved: {'; '.join(found)}" if found else None

@@ -11,7 +11,7 @@ WINDOW = 20  # losses whose mean is compared
 
 
 @dataclass
-class Watch:
+class DivergenceMonitor:
     """The mean of the last losses beside the first and the lowest such mean; a checkpoint keeps all three."""
 
     recent: list[float] = field(default_factory=list)
@@ -36,12 +36,12 @@ class Watch:
         return [("first", self.first), ("lowest", self.lowest)]
 
     @classmethod
-    def of(cls, facts: dict[str, Any]) -> "Watch":
+    def of(cls, facts: dict[str, Any]) -> "DivergenceMonitor":
         first, lowest = (math.inf if facts[name] is None else facts[name] for name in ("first", "lowest"))
         return cls(list(facts["recent"]), first, lowest)
 
 
-def broken(losses: dict[str, float], norm: float, model: nn.Module) -> str:
+def explain_nonfinite(losses: dict[str, float], norm: float, model: nn.Module) -> str:
     """Why a step whose gradients are no numbers was not taken, as far as one can see."""
     bad = [name for name, value in losses.items() if not math.isfinite(value)]
     what = f"the loss {' and '.join(bad)} is not a finite number" if bad else f"the gradients' norm is {norm}"

@@ -1,37 +1,41 @@
-"""All that changes while a run goes on: weights, the optimiser's memory, averages, and a few facts."""
+"""A model that learns: its weights, the optimiser's state, averages and a few facts; steps, evaluation, checkpoints."""
 
+import ctypes
 import hashlib
 import math
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from headway.data.batch import Batch
+from headway.config.run_files import RunFiles
+from headway.data.batch import Batch, Examples
 from headway.hub.parts import part_names
 from headway.nn.checkpoint import forget_activations
 from headway.training import checkpoint
-from headway.training.average import Average
-from headway.training.learner import Learner, total
+from headway.training.distributed import World
+from headway.training.divergence import DivergenceMonitor
+from headway.training.ema import WeightAverage
 from headway.training.metrics import Meter
+from headway.training.objectives import Learner, TrainingSetup, total_loss
 from headway.training.optim import Optimizer
-from headway.training.parallel import parallelize
+from headway.training.parallel import parallelize, rest
 from headway.training.slices import Share
-from headway.training.watch import Watch
-from headway.training.work import Place, Work
-from headway.training.world import World
 
 TOKENS = "/tokens"  # among counts of losses, whose names are words
 READ = ("tokens", "tokens_a", "tokens_b", "source", "target")
 
 
 @dataclass
-class Facts:
+class TrainerState:
     """What a run has to remember besides tensors."""
 
     step: int = 0  # steps that are done
@@ -46,7 +50,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepResult:
     """What came of one step, over all processes."""
 
     losses: dict[str, float]  # means
@@ -56,13 +60,13 @@ class Taken:
     tokens: int  # that were read, or images
 
 
-class Training:
+class Trainer:
     """A model that learns, on one process or its part of many."""
 
-    def __init__(self, work: Work, world: World) -> None:
+    def __init__(self, work: TrainingSetup, world: World) -> None:
         c = work.config
-        self.work, self.world, self.facts = work, world, Facts(data=work.identity)
-        self.meter, self.watch = Meter(), Watch()
+        self.work, self.world, self.facts = work, world, TrainerState(data=work.identity)
+        self.meter, self.watch = Meter(), DivergenceMonitor()
         model = work.model.to(world.device, getattr(torch, c.dtype)).train()
         if c.checkpointing:
             forget_activations(model)
@@ -73,9 +77,9 @@ class Training:
         named = list(model.named_parameters())
         rows = {name: tuple(parts.values()) for name, parts in part_names(model).items()}
         self.optimizer = Optimizer(named, c.optim, master=c.dtype == "bfloat16", rows=rows)
-        self.average = Average(named, c.optim.average) if c.optim.average else None
+        self.average = WeightAverage(named, c.optim.average) if c.optim.average else None
 
-    def learn(self, batches: list[Batch], factor: float) -> Taken:
+    def learn(self, batches: list[Batch], factor: float) -> StepResult:
         """One step; where its gradients are no numbers, it is not taken."""
         counts = self._counts(batches)
         tokens = int(counts.pop(TOKENS))
@@ -87,12 +91,12 @@ class Training:
             with self._together(last=part + 1 == len(batches)):
                 found = self.module({name: x.to(self.world.device) for name, x in batch.inputs.items()})
                 # Processes average their gradients, and each one's loss is already a share of the whole.
-                (total(found, self.work.weights, counts) * self.world.data_size).backward()
+                (total_loss(found, self.work.weights, counts) * self.world.data_size).backward()
             for name, loss in found.losses.items():
                 sums[name] += float(loss.detach())
         return self._step(self.world.sums(sums), counts, factor, tokens)
 
-    def _step(self, sums: dict[str, float], counts: dict[str, float], factor: float, tokens: int) -> Taken:
+    def _step(self, sums: dict[str, float], counts: dict[str, float], factor: float, tokens: int) -> StepResult:
         # What nobody was asked in this step has no loss, and not a loss of 0.
         losses = {name: sums[name] / counts[name] for name in sums if counts[name]}
         loss = sum(self.work.weights.get(name, 1.0) * value for name, value in losses.items())
@@ -105,7 +109,7 @@ class Training:
             self.optimizer.step(factor)
             if self.average is not None:
                 self.average.update()
-        return Taken(losses, loss, norm, self.work.config.optim.rate * factor, tokens)
+        return StepResult(losses, loss, norm, self.work.config.optim.rate * factor, tokens)
 
     def _counts(self, batches: list[Batch]) -> dict[str, float]:
         """What each loss is a mean of, and the tokens that are read: all that processes tell each other beforehand."""
@@ -139,7 +143,7 @@ class Training:
         parts = part_names(model)
         return {kept: share for name, tensor in found.items() for kept, share in _shares(name, tensor, parts)}
 
-    def save(self, place: Place) -> Path:
+    def save(self, place: RunFiles) -> Path:
         self.facts.meter, self.facts.watch = dict(self.meter.sums), self.watch.facts()
         target = place.checkpoint(self.facts.step)
         checkpoint.save(target, self.tensors(), {"training": asdict(self.facts)}, self.world)
@@ -148,8 +152,8 @@ class Training:
     def load(self, source: Path) -> None:
         """Go on from a checkpoint that `checkpoint.newest` has found whole: its files are not hashed again."""
         found = checkpoint.load(source, self.tensors(), self.world, check=False)
-        self.facts = Facts(**found["training"])
-        self.meter, self.watch = Meter(self.facts.meter), Watch.of(self.facts.watch)
+        self.facts = TrainerState(**found["training"])
+        self.meter, self.watch = Meter(self.facts.meter), DivergenceMonitor.of(self.facts.watch)
 
 
 def _shares(name: str, tensor: Tensor, parts: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, Share]]:
@@ -170,3 +174,58 @@ def _read(batch: Batch) -> int:
 def _mixed(*numbers: int) -> int:
     """One seed from several numbers."""
     return int.from_bytes(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest()) >> 1
+
+
+@torch.no_grad()
+def evaluate(
+    module: nn.Module, examples: Examples, *, batch: int, world: World, limit: int = 0
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(mean losses, shares of right answers), by name; `limit` batches at most, 0: all of them.
+
+    What is random in an example is drawn from its number, so that every evaluation asks the same.
+    """
+    rows = by_size(examples, batch * limit or len(examples))
+    parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+    sums: dict[str, float] = {}
+    # All processes take the same number of turns, as sharded weights travel in each; a turn too many is not counted.
+    for first in range(0, len(parts), world.data_size):
+        mine = first + world.data_rank
+        found = _sums(module, examples, parts[min(mine, len(parts) - 1)], world)
+        for name, value in found.items():
+            sums[name] = sums.get(name, 0.0) + (value if mine < len(parts) else 0.0)
+    rest(module)
+    sums = world.sums(sums)
+    counted = {name: sums[f"count/{name}"] for name in (key[6:] for key in sums if key.startswith("count/"))}
+    losses = {name: sums[f"loss/{name}"] / max(count, 1.0) for name, count in counted.items()}
+    shares = {name: sums[f"hits/{name}"] / max(count, 1.0) for name, count in counted.items() if f"hits/{name}" in sums}
+    return losses, shares
+
+
+def by_size(examples: Examples, most: int) -> np.ndarray:
+    """Rows, evenly spread where there are too many; similar sizes beside one another, so that little is padded."""
+    rows = np.unique(np.linspace(0, len(examples) - 1, min(most, len(examples))).astype(np.int64))
+    return rows if examples.sizes is None else rows[np.argsort(examples.sizes[rows], kind="stable")]
+
+
+def _sums(module: nn.Module, examples: Examples, rows: np.ndarray, world: World) -> dict[str, float]:
+    batch = examples.batch(rows, rows.astype(np.int64))
+    found = module({name: x.to(world.device) for name, x in batch.inputs.items()})
+    losses = {f"loss/{name}": float(value) for name, value in found.losses.items()}
+    hits = {f"hits/{name}": float(value) for name, value in found.hits.items()}
+    return {**{f"count/{name}": float(count) for name, count in batch.counts.items()}, **losses, **hits}
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
+KEPT = 2**30  # bytes at the end of the heap that are kept
+SHARED = 2**25  # a block up to this size, the largest that glibc allows, lies in the heap
+
+
+def keep_memory() -> bool:
+    """Whether the allocator took the setting: not one of another name, nor where the user has set it already."""
+    if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return False
+    return bool(mallopt(_TRIM_THRESHOLD, KEPT)) and bool(mallopt(_MMAP_THRESHOLD, SHARED))

@@ -6,8 +6,7 @@ import pytest
 import torch.distributed as dist
 
 from headway.config.train import ParallelConfig
-from headway.training.meeting import meet
-from headway.training.world import World, join
+from headway.training.distributed import World, agree_on_prefix, join
 
 
 def test_without_torchrun_a_run_is_alone() -> None:
@@ -39,7 +38,7 @@ def test_the_processes_of_one_attempt_share_a_word_that_those_before_did_not_kno
     store, words = dist.HashStore(), []
     for _ in range(3):
         with ThreadPoolExecutor(3) as pool:
-            found = [pool.submit(meet, store, rank, 3) for rank in range(3)]
+            found = [pool.submit(agree_on_prefix, store, rank, 3) for rank in range(3)]
         assert len({one.result() for one in found}) == 1
         words.append(found[0].result())
     assert len(set(words)) == 3
@@ -49,7 +48,7 @@ def test_a_process_that_never_comes_is_named() -> None:
     store = dist.HashStore()
     store.set("hello/1", "a word of the dead")
     with pytest.raises(TimeoutError, match="process 1 of 2 did not come"):
-        meet(store, 0, 2, seconds=0.1)
+        agree_on_prefix(store, 0, 2, seconds=0.1)
 
 
 def test_a_world_is_a_grid() -> None:

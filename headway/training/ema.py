@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 
-class Average:
+class WeightAverage:
     """average <- d · average + (1 - d) · weight, in at least float32, with d = min(decay, (1 + n) / (10 + n)).
 
     n counts the updates: a run's first weights, which are random, are forgotten soon.
 
     >>> weight = nn.Parameter(torch.zeros(1))
-    >>> average = Average([("weight", weight)], 0.9)
+    >>> average = WeightAverage([("weight", weight)], 0.9)
     >>> weight.data.fill_(11.0)
     tensor([11.])
     >>> average.update()

@@ -28,27 +28,27 @@ from headway.ops.linear import linear
 from headway.ops.mask.pairs import Pairs
 
 
-def cut(model: nn.Module, mesh: DeviceMesh) -> None:
+def tensor_parallel(model: nn.Module, mesh: DeviceMesh) -> None:
     """Leave each process of the mesh its part of every attention and feed-forward layer, in place."""
-    layers = [one for one in model.modules() if _can_be_cut(one)]
+    layers = [one for one in model.modules() if _can_be_split(one)]
     if not layers:
         raise ValueError("parallel.tensor is for models with layers of attention or feed-forward, and here is none")
     for layer in layers:
         if isinstance(layer, Attention):
-            _cut_attention(layer, mesh)
+            _split_attention(layer, mesh)
         elif isinstance(layer, FeedForward):
-            _cut_feedforward(layer, mesh)
+            _split_feedforward(layer, mesh)
     for stack in [one for one in model.modules() if isinstance(one, Stack) and one.bias is not None]:
-        _cut_bias(stack, mesh)
+        _split_bias(stack, mesh)
 
 
-def _can_be_cut(layer: nn.Module) -> bool:
+def _can_be_split(layer: nn.Module) -> bool:
     if isinstance(layer, Attention):
         return layer.out is not None and not layer.parameter_names
     return isinstance(layer, FeedForward)
 
 
-def _cut_attention(layer: Attention, mesh: DeviceMesh) -> None:
+def _split_attention(layer: Attention, mesh: DeviceMesh) -> None:
     c, parts = layer.config, mesh.size()
     for heads, kind in ((c.heads, "heads"), (c.kv_heads, "key/value heads")):
         _divides(heads, parts, kind)
@@ -79,7 +79,7 @@ def _parts(layer: Attention, joined: str, mesh: DeviceMesh) -> list["_Rows"]:
     return made
 
 
-def _cut_feedforward(layer: FeedForward, mesh: DeviceMesh) -> None:
+def _split_feedforward(layer: FeedForward, mesh: DeviceMesh) -> None:
     _divides(layer.up.out_features, mesh.size(), "hidden columns")
     layer.gate = None if layer.gate is None else _Rows(layer.gate.weight, layer.gate.bias, mesh)  # type: ignore[assignment]
     layer.up = _Rows(layer.up.weight, layer.up.bias, mesh)  # type: ignore[assignment]
@@ -87,7 +87,7 @@ def _cut_feedforward(layer: FeedForward, mesh: DeviceMesh) -> None:
     layer.register_forward_pre_hook(_Enter(mesh), with_kwargs=True)
 
 
-def _cut_bias(stack: Stack, mesh: DeviceMesh) -> None:
+def _split_bias(stack: Stack, mesh: DeviceMesh) -> None:
     """The bias of a stack's scores, for this process's heads of every layer."""
     whole = stack.config.block.attention.heads
     heads = {part.heads for part in stack.modules() if isinstance(part, Attention) and not part.is_cross}

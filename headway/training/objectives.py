@@ -1,0 +1,201 @@
+"""What a model is trained for: one function per task, from the tensors of a batch to sums of losses.
+
+Sums, so that parts of a batch and processes add up. A `Learner` is a model with its objective as one module: the unit
+that is trained, compiled and spread over processes. A `TrainingSetup` adds the examples.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from headway.config.train import TrainConfig
+from headway.data.batch import IGNORED, Examples
+from headway.data.masked_text import OBJECTIVES
+from headway.data.tokenizer import Tokenizer
+from headway.models.davit import DaViT
+from headway.models.encoder import Masked
+from headway.models.language import Language
+from headway.models.recurrent import Recurrent
+from headway.models.sentence import SentenceEncoder
+from headway.models.seq2seq import Seq2Seq
+from headway.models.vit import Vision
+from headway.nn.context import agreeing
+from headway.ops.loss import cross_entropy_sum
+from headway.ops.mask import packed
+
+
+class LossSums(NamedTuple):
+    """For each loss its sum over what it was asked of, and where answers are right or wrong, how many are right."""
+
+    losses: dict[str, Tensor]
+    hits: dict[str, Tensor] = {}  # noqa: RUF012
+
+
+Objective = Callable[..., LossSums]
+
+
+class Learner(nn.Module):
+    """Tensors of a batch in, sums of losses out."""
+
+    def __init__(self, model: nn.Module, objective: Objective, *, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model = model
+        self._objective, self._smoothing = objective, smoothing
+        self.agree: Callable[[bool], bool] | None = (
+            None  # where processes compute one pass together: whether any says so
+        )
+
+    def forward(self, inputs: dict[str, Tensor]) -> LossSums:
+        with nullcontext() if self.agree is None else agreeing(self._all_sound):
+            # Labels are smoothed to learn from, and plain to measure with.
+            return self._objective(self.model, inputs, smoothing=self._smoothing if self.training else 0.0)
+
+    def _all_sound(self, sound: bool) -> bool:
+        assert self.agree is not None
+        return not self.agree(not sound)
+
+
+def total_loss(found: LossSums, weights: Mapping[str, float], counts: Mapping[str, float]) -> Tensor:
+    """Σ weight · sum / count: the loss of a step, or the part of it that this batch brings."""
+    parts = [weights.get(name, 1.0) * loss / max(counts[name], 1.0) for name, loss in found.losses.items()]
+    loss: Any = sum(parts)
+    return loss
+
+
+def unused_heads(model: Masked, like: Tensor) -> Float[Tensor, ""]:
+    """The number 0, of which the gradient by every parameter of pooler and heads is 0."""
+    nobody = like.new_zeros(0, 1, model.config.stack.block.output_width, dtype=model.tokens.weight.dtype)
+    asked = {
+        model.pooled: model.pooler, model.words: model.word_head, model.adjacent: model.adjacent_head,
+        model.inverted: model.inverted_head, model.inference: model.inference_head, model.classify: model.class_head,
+    }  # fmt: skip
+    parts = [ask(nobody).sum() for ask, head in asked.items() if head is not None]
+    return torch.stack(parts).sum() if parts else like.new_zeros(())
+
+
+def language(model: Language, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+    """Windows of a text; with `lengths`, documents one after the other in one row, each of which sees itself alone."""
+    tokens, lengths = inputs["tokens"], inputs.get("lengths")
+    if lengths is None:
+        hidden = model.hidden_states(tokens)
+    else:
+        hidden = model.hidden_states(tokens, positions=restarting(lengths)[None], mask=packed(lengths.tolist()))
+    total, right = model.cross_entropy(hidden, inputs["targets"], smoothing=smoothing)
+    return LossSums({"loss": total}, {"loss": right})
+
+
+def restarting(lengths: Int[Tensor, " N"]) -> Int[Tensor, " T"]:
+    """Positions of texts that stand one after the other: 0, 1, … in each.
+
+    >>> restarting(torch.tensor([2, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    return torch.arange(len(starts), device=lengths.device) - starts
+
+
+def seq2seq(model: Seq2Seq | Recurrent, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+    """The sum over real tokens of the target; padding does not go through the head."""
+    source_keep, target_keep = _needed(inputs["source_keep"]), _needed(inputs["target_keep"])
+    if isinstance(model, Recurrent):
+        memory = model.encode(inputs["source"], keep=source_keep)
+        hidden = model.hidden_states(inputs["target"], memory, keep=target_keep)
+    else:
+        encoded = model.encode(inputs["source"], keep=source_keep)
+        hidden = model.hidden_states(inputs["target"], encoded, source_keep=source_keep, keep=target_keep)
+    total, right = model.cross_entropy(hidden, inputs["targets"], smoothing=smoothing)
+    return LossSums({"loss": total}, {"loss": right})
+
+
+def _needed(keep: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"] | None:
+    """None where nothing is padding: attention then has nothing to hide, which is faster."""
+    return None if bool(keep.all()) else keep
+
+
+def masked(
+    model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0, names: Sequence[str] | None = None
+) -> LossSums:
+    """Sums of -log p over hidden words and over the rows of each question; `names`: those in use, or all heads'."""
+    keep = inputs["keep"]
+    hidden = model.hidden_states(inputs["tokens"], keep=keep, types=inputs["types"])
+    losses, hits = {}, {}
+    for name in _heads(model) if names is None else names:
+        if name == "words":
+            losses[name], hits[name] = model.word_loss(hidden, inputs["words"], smoothing=smoothing)
+        else:
+            ask = {"adjacent": model.adjacent, "inverted": model.inverted, "inference": model.inference}[name]
+            mine = inputs["kind"] == OBJECTIVES.index(name)
+            labels = inputs["label"].where(mine, IGNORED)
+            losses[name], hits[name] = cross_entropy_sum(ask(hidden, keep), labels, smoothing=smoothing)
+    nothing = unused_heads(model, hidden)
+    return LossSums({name: loss + nothing for name, loss in losses.items()}, hits)
+
+
+def _heads(model: Masked) -> list[str]:
+    c = model.config
+    return [name for name, has in zip(OBJECTIVES, (c.words, c.adjacent, c.inverted, c.inference), strict=True) if has]
+
+
+def classify(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+    """Σ -log p of the right classes."""
+    if model.config.outcome != "one":
+        raise ValueError(f"a classifier with outcome={model.config.outcome!r} is not trained here, only one with 'one'")
+    keep = inputs["keep"]
+    hidden = model.hidden_states(inputs["tokens"], keep=keep, types=inputs["types"])
+    loss, hits = cross_entropy_sum(model.classify(hidden, keep), inputs["label"], smoothing=smoothing)
+    return LossSums({"loss": loss + unused_heads(model, hidden)}, {"loss": hits})
+
+
+TEMPERATURE = 0.05
+
+
+def embed(model: SentenceEncoder, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+    """Both directions; pairs that share a text (`same`) are no negatives of one another."""
+    if smoothing:
+        raise ValueError(f"smoothing={smoothing:g} has no meaning for twins among negatives: leave it at 0")
+    a, b = (model.encode_row(inputs[f"tokens_{side}"][0], inputs[f"lengths_{side}"].tolist()) for side in "ab")
+    loss, hits = info_nce(a, b, inputs["same"])
+    return LossSums({"loss": loss + unused_heads(model.encoder, a)}, {"loss": hits})
+
+
+def info_nce(
+    a: Float[Tensor, "B O"], b: Float[Tensor, "B O"], same: Bool[Tensor, "B B"]
+) -> tuple[Float[Tensor, ""], Tensor]:
+    """The sum over the pairs, and how many texts `a` are nearest to their own twin."""
+    scores = F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).T / TEMPERATURE
+    right = torch.arange(len(scores), device=scores.device)
+    scores = scores.masked_fill(same, -torch.inf)
+    ways = [F.cross_entropy(way, right, reduction="sum") for way in (scores, scores.T)]
+    return (ways[0] + ways[1]) / 2, (scores.argmax(-1) == right).sum()
+
+
+def images(model: Vision | DaViT, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+    """Σ -log p of the right classes."""
+    hidden = model.hidden_states(inputs["images"])
+    total, right = model.cross_entropy(hidden, inputs["label"], smoothing=smoothing)
+    return LossSums({"loss": total}, {"loss": right})
+
+
+def no_measures(row: dict[str, float]) -> dict[str, float]:
+    return {}
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """Everything but the order of steps."""
+
+    config: TrainConfig
+    model: Any
+    objective: Objective
+    train: Examples
+    validation: Examples | None = None
+    tokenizer: Tokenizer | None = None
+    weights: dict[str, float] = field(default_factory=dict)  # of each loss; 1 where nothing is said
+    identity: str = ""  # of the data and the tokenizer: a resumed run says where it has changed
+    measures: Callable[[dict[str, float]], dict[str, float]] = no_measures  # what else a validation's losses say

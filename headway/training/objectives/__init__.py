@@ -1,1 +1,0 @@
-"""What is asked of a model: one function per task, from the tensors of a batch to sums of losses."""
