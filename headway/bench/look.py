@@ -21,12 +21,13 @@ from headway.bench.models import pair
 from headway.bench.row import Row, Target, counted, unmeasured
 from headway.bench.run import Run
 from headway.config import LanguageConfig
-from headway.look.capture import Attention, captured
 from headway.look.make import look_at
 from headway.look.page import document
 from headway.look.reading import Given, read
 from headway.look.record import Look
 from headway.models import build
+from headway.observe.attention import captured
+from headway.observe.weights import CapturedAttention
 from headway.presets import preset
 
 LENGTH, HOVERS = 1000, 40
@@ -65,7 +66,7 @@ def capture(run: Run) -> Iterator[Row]:
 
 def watched(
     model: Any, tokens: Tensor, read: Callable[[Tensor], Tensor] | None = None
-) -> tuple[Tensor, list[Attention], Tensor]:
+) -> tuple[Tensor, list[CapturedAttention], Tensor]:
     """The model's output (or what `read` gives), what was captured, and one row of one head of each."""
     with captured(model) as seen:
         out = (read or model)(tokens)

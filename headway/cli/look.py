@@ -112,12 +112,12 @@ def look(
     from headway.app.looked import open_target, view_of, wanted_of
     from headway.look.reading import Given
 
-    given, wanted = Given(read, second, image), wanted_of(*asked)
+    given, selection = Given(read, second, image), wanted_of(*asked)
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
         opened = open_target(target, seed=seed, dtype=dtype)
         if opened.receipt:
             print(opened.receipt, flush=True)
-        view = view_of(opened, given, wanted=wanted, lens=lens, say=_say)
+        view = view_of(opened, given, selection=selection, lens=lens, say=_say)
     return _show(view.look, output, png, json)
 
 

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from headway.look.capture import Attention, Wanted, captured
 from headway.look.lens import lens_or_why
 from headway.look.measure import BUDGET, layer_of, measured
 from headway.look.packed import Factors
 from headway.look.reading.sample import Place, Sample, at_rest
 from headway.look.reading.sides import Sides, labels
 from headway.look.record import Layer, Lens, Look, Side
+from headway.observe.attention import captured
+from headway.observe.weights import CapturedAttention, Selection
 
 # Logits of a whole text that may be held for the lens: 1 GB in float32.
 LOGITS = 2**28
-EVERYTHING = Wanted()
+EVERYTHING = Selection()
 Say = Callable[[str], None]
 
 
@@ -24,23 +25,23 @@ class Seen:
     """The record, and the attentions that it was made of, one for each of its layers."""
 
     look: Look
-    attentions: tuple[Attention, ...]
+    attentions: tuple[CapturedAttention, ...]
 
 
-def look_at(sample: Sample, *, wanted: Wanted = EVERYTHING, lens: bool = True) -> Look:
+def look_at(sample: Sample, *, selection: Selection = EVERYTHING, lens: bool = True) -> Look:
     """Everything there is to see of a model on one input."""
-    return seen(sample, wanted=wanted, lens=lens).look
+    return seen(sample, selection=selection, lens=lens).look
 
 
-def seen(sample: Sample, *, wanted: Wanted = EVERYTHING, lens: bool = True, say: Say = lambda line: None) -> Seen:
+def seen(sample: Sample, *, selection: Selection = EVERYTHING, lens: bool = True, say: Say = lambda line: None) -> Seen:
     """The same, with the attentions: their weights can be computed again, exactly. `say` hears how far it is."""
     with at_rest(sample.model):  # also where the lens reads a block's vectors, after the pass
-        found, said, more = _run(sample, wanted, lens)
-    _check(sample, found, wanted)
-    kept, notes = _with_something_asked(found, wanted)
+        found, said, more = _run(sample, selection, lens)
+    _check(sample, found, selection)
+    kept, notes = _with_something_asked(found, selection)
     sides = Sides(sample)
     places = [sides.place(one) for one in kept]
-    layers = _layers(sample, kept, places, sides.all, wanted, say)
+    layers = _layers(sample, kept, places, sides.all, selection, say)
     notes = (*sample.notes, *notes, *more, *_measured_in_part(layers))
     look = Look(sample.title, tuple(sides.all), layers, said, notes, _subtitle(sample, layers, sides.all))
     return Seen(look, tuple(kept))
@@ -53,9 +54,9 @@ def _measured_in_part(layers: Sequence[Layer]) -> tuple[str, ...]:
     return (f"Roles, measures and small maps are of every {step}th row; every row can be looked at.",) * (step > 1)
 
 
-def _check(sample: Sample, found: Sequence[Attention], wanted: Wanted) -> None:
-    if wanted.layers is not None and len(found) < len(set(wanted.layers)) and (count := _ran(sample)):
-        asked = ", ".join(str(one) for one in wanted.layers if one >= count)
+def _check(sample: Sample, found: Sequence[CapturedAttention], selection: Selection) -> None:
+    if selection.layers is not None and len(found) < len(set(selection.layers)) and (count := _ran(sample)):
+        asked = ", ".join(str(one) for one in selection.layers if one >= count)
         raise ValueError(
             f"{sample.title} has layers 0 to {count - 1}, in the order in which they run: {asked} cannot be shown"
         )
@@ -67,16 +68,18 @@ def _check(sample: Sample, found: Sequence[Attention], wanted: Wanted) -> None:
 
 
 def _ran(sample: Sample) -> int:
-    """How many attentions there are in all: those that are not wanted were not counted."""
-    with captured(sample.model, wanted=Wanted(heads=(0,), rows=(0, 1))) as found:
+    """How many attentions there are in all: those that are not selected were not counted."""
+    with captured(sample.model, selection=Selection(heads=(0,), rows=(0, 1))) as found:
         sample.run()
     return len(found)
 
 
-def _with_something_asked(found: Sequence[Attention], wanted: Wanted) -> tuple[list[Attention], tuple[str, ...]]:
+def _with_something_asked(
+    found: Sequence[CapturedAttention], selection: Selection
+) -> tuple[list[CapturedAttention], tuple[str, ...]]:
     """Those that have some of the rows and heads; a text may be longer than the other."""
-    first = 0 if wanted.rows is None else wanted.rows[0]
-    heads = (0,) if wanted.heads is None else wanted.heads
+    first = 0 if selection.rows is None else selection.rows[0]
+    heads = (0,) if selection.heads is None else selection.heads
     kept = [one for one in found if first < one.shape[2] and min(heads) < one.shape[1]]
     if not kept:
         rows, most = max(one.shape[2] for one in found), max(one.shape[1] for one in found)
@@ -85,55 +88,57 @@ def _with_something_asked(found: Sequence[Attention], wanted: Wanted) -> tuple[l
         )
     left = len(found) - len(kept)
     none = (f"{left} of {len(found)} layers have none of these heads and rows.",) if left else ()
-    return kept, (*none, *wanted.lacking(max(one.shape[1] for one in kept), max(one.shape[2] for one in kept)))
+    return kept, (*none, *selection.lacking(max(one.shape[1] for one in kept), max(one.shape[2] for one in kept)))
 
 
 def _layers(
     sample: Sample,
-    found: Sequence[Attention],
+    found: Sequence[CapturedAttention],
     places: Sequence[Place],
     sides: Sequence[Side],
-    wanted: Wanted,
+    selection: Selection,
     say: Say,
 ) -> tuple[Layer, ...]:
-    names = labels(sample.model, found, [one.kind for one in places], all_of_them=wanted.layers is None)
+    names = labels(sample.model, found, [one.kind for one in places], all_of_them=selection.layers is None)
     layers = []
     for attention, place, label in zip(found, places, names, strict=True):
         say(f"{place.kind} {label}: {len(layers) + 1} of {len(found)}")
         made = layer_of(
             attention, label=label, kind=place.kind, queries=place.queries, keys=place.keys, sides=sides,
-            wanted=wanted, budget=BUDGET // len(found),
+            selection=selection, budget=BUDGET // len(found),
         )  # fmt: skip
         layers.append(made)
     return tuple(layers)
 
 
-def _run(sample: Sample, wanted: Wanted, lens: bool) -> tuple[list[Attention], Lens | None, tuple[str, ...]]:
+def _run(
+    sample: Sample, selection: Selection, lens: bool
+) -> tuple[list[CapturedAttention], Lens | None, tuple[str, ...]]:
     """The one pass: attentions, and the vectors that the lens reads, are seen in the same."""
     length = len(sample.sides[sample.spoken].tokens) if sample.sides else 0
     spoken = lens and sample.logits is not None
     if not spoken or length * sample.outputs > LOGITS:
-        with captured(sample.model, wanted=wanted) as found:
+        with captured(sample.model, selection=selection) as found:
             sample.run()
         notes = (f"No words by layer: {length:,} x {sample.outputs:,} logits are too many.",) if spoken else ()
         return found, None, notes
-    seen_there: list[Attention] = []
+    seen_there: list[CapturedAttention] = []
 
     def run() -> Tensor:
-        with captured(sample.model, wanted=wanted) as found:
+        with captured(sample.model, selection=selection) as found:
             out = sample.answer()
         seen_there.extend(found)
         return out
 
-    said = lens_or_why(sample.model, run, side=sample.spoken, word=sample.word, places=_places(wanted, length))
+    said = lens_or_why(sample.model, run, side=sample.spoken, word=sample.word, places=_places(selection, length))
     return (seen_there, said, ()) if isinstance(said, Lens) else (seen_there, None, (said,))
 
 
-def _places(wanted: Wanted, length: int) -> list[int] | None:
-    """Where the words by layer are wanted: at the rows that were asked for, if there are such."""
-    if wanted.rows is None or wanted.rows[0] >= length:
+def _places(selection: Selection, length: int) -> list[int] | None:
+    """Where the words by layer are computed: at the rows that were asked for, if there are such."""
+    if selection.rows is None or selection.rows[0] >= length:
         return None
-    return list(range(wanted.rows[0], min(sum(wanted.rows), length)))
+    return list(range(selection.rows[0], min(sum(selection.rows), length)))
 
 
 def _subtitle(sample: Sample, layers: Sequence[Layer], sides: Sequence[Side]) -> str:

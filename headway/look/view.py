@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headway.data.files import writable, write_whole
-from headway.look.capture import Attention
 from headway.look.make import Seen
 from headway.look.measure import HeadRole, roles_table
 from headway.look.page import document
 from headway.look.record import Look
+from headway.observe.weights import CapturedAttention
 from headway.ops.mask.pairs import ALL
 
 HEIGHT = 860  # of the page within a notebook, in pixels
@@ -24,7 +24,7 @@ class View:
     """A look at a model. The attentions keep queries and keys, so that any weight can be computed again."""
 
     look: Look
-    attentions: tuple[Attention, ...]
+    attentions: tuple[CapturedAttention, ...]
 
     @classmethod
     def of(cls, seen: Seen) -> "View":

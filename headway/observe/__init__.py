@@ -1,1 +1,1 @@
-"""What is seen while a model runs."""
+"""What is seen of a module while it runs: hooks, attention, allocations."""

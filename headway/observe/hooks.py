@@ -1,18 +1,40 @@
-"""Hooks on every module of a model for a while: what all who watch need."""
+"""Hooks on modules for as long as a context lasts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+Hook = Callable[..., Any]
 
 
 @contextmanager
-def hooked(module: nn.Module, make: Callable[[str], Callable[..., Any]]) -> Iterator[None]:
-    """`make(name)` is called after each call of the module of that name: with it, arguments, keywords and result."""
-    handles = [one.register_forward_hook(make(name), with_kwargs=True) for name, one in module.named_modules()]
+def removed_after(*handles: RemovableHandle) -> Iterator[None]:
+    """Removes these hooks when the context ends."""
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def hooked(module: nn.Module, make: Callable[[str], Hook]) -> Iterator[None]:
+    """`make(name)` is called after each call of the module of that name: with it, arguments, keywords and result."""
+    handles = [one.register_forward_hook(make(name), with_kwargs=True) for name, one in module.named_modules()]
+    with removed_after(*handles):
+        yield
+
+
+@contextmanager
+def every_module(before: Hook, after: Hook) -> Iterator[None]:
+    """`before(module, args)` and `after(module, args, result)` around each call of any module.
+
+    The hooks are global: a layer of torch that has a hook of its own leaves its fused path. A call that raises ends
+    with the result None.
+    """
+    with removed_after(register_module_forward_pre_hook(before), register_module_forward_hook(after, always_call=True)):
+        yield

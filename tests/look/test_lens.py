@@ -8,12 +8,12 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
-from headway.look.capture import captured
 from headway.look.lens import blocks, lens_or_why
 from headway.look.record import Lens
 from headway.models.encoder import Masked
 from headway.models.language import Language
 from headway.models.seq2seq import Seq2Seq
+from headway.observe.attention import captured
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 from headway.presets.seq2seq import t5

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from headway.app.looked.asked import given_of, wanted_of
 from headway.app.looked.opened import BY_CHANCE, RANDOM, Opened, open_target
 from headway.decoding import Request, generate
-from headway.look.capture import Wanted
 from headway.look.make import Say, seen
 from headway.look.reading import Given, Sample, own_kind, read, vocabulary_of
 from headway.look.reading.foreign import NEW, WRITTEN
 from headway.look.reading.sample import at_rest
 from headway.look.view import View
+from headway.observe.weights import Selection
 
 __all__ = ["BY_CHANCE", "RANDOM", "WRITTEN", "Opened", "given_of", "open_target", "show", "view_of", "wanted_of"]
 
@@ -24,14 +24,14 @@ def view_of(
     opened: Opened,
     given: Given,
     *,
-    wanted: Wanted = Wanted(),  # noqa: B008
+    selection: Selection = Selection(),  # noqa: B008
     lens: bool = True,
     say: Say = lambda line: None,
 ) -> View:
     """The model, looked at on what was given; `say` hears how far it is."""
     sample = _read(opened, given)
     notes = (*opened.notes, *sample.notes)
-    return View.of(seen(replace(sample, notes=notes), wanted=wanted, lens=lens, say=say))
+    return View.of(seen(replace(sample, notes=notes), selection=selection, lens=lens, say=say))
 
 
 def _read(opened: Opened, given: Given) -> Sample:
@@ -80,8 +80,8 @@ def show(
     from 0, layers in the order in which they run; `rows` is a range. A layer that is not there is refused, heads and
     rows that no layer has are named in a note.
     """
-    given, wanted = given_of(text, pair, image, inputs, tokens), wanted_of(layers, heads, rows)
-    return view_of(_opened(model, tokenizer, seed), given, wanted=wanted, lens=lens)
+    given, selection = given_of(text, pair, image, inputs, tokens), wanted_of(layers, heads, rows)
+    return view_of(_opened(model, tokenizer, seed), given, selection=selection, lens=lens)
 
 
 def _opened(model: Any, tokenizer: Any, seed: int) -> Opened:

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.look.capture import Wanted
 from headway.look.reading import Given
+from headway.observe.weights import Selection
 
 
 def given_of(text: Any, pair: Any = None, image: Any = None, inputs: Any = None, tokens: Any = None) -> Given:
@@ -53,17 +53,17 @@ def _whole_numbers(value: Any) -> Any:
         return value
 
 
-def wanted_of(layers: Any, heads: Any, rows: Any) -> Wanted:
+def wanted_of(layers: Any, heads: Any, rows: Any) -> Selection:
     """What is asked of every attention; layers and heads are whole numbers, rows a range.
 
     >>> wanted_of([2, 0], None, range(1, 5))
-    Wanted(layers=(0, 2), heads=None, rows=(1, 4))
+    Selection(layers=(0, 2), heads=None, rows=(1, 4))
     """
     if not isinstance(rows, range | None):
         raise ValueError(f"rows= is a range, such as range(0, 8), not {_named(rows)}")
     if rows is not None and (_none_or_negative(rows) or rows.step != 1):
         raise ValueError(f"rows are counted from 0 on and stand one after the other, at least one of them, not {rows}")
-    return Wanted(
+    return Selection(
         _numbers("layers", layers), _numbers("heads", heads), None if rows is None else (rows.start, len(rows))
     )
 

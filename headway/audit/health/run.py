@@ -12,8 +12,8 @@ from headway.audit.health.measure import heads_of, relative_norm, relative_varia
 from headway.audit.health.record import Head, Health
 from headway.audit.health.rules import symptoms
 from headway.audit.health.seen import SCORES, seen_of
-from headway.look.capture.sight import Sight
-from headway.look.capture.watch import Watch
+from headway.observe.attention import AttentionWatcher
+from headway.observe.attention_event import AttentionEvent
 
 Lay = Callable[[Tensor], Tensor]
 
@@ -28,8 +28,8 @@ class _Ward:
     thinned: bool = False
     unmeasured: list[str] = field(default_factory=list)
 
-    def see(self, module: str, sight: Sight) -> int | None:
-        seen = seen_of(sight)
+    def see(self, module: str, event: AttentionEvent) -> int | None:
+        seen = seen_of(event)
         if seen is None:
             self.unmeasured.append(module)
             return None
@@ -66,7 +66,7 @@ def diagnose(module: nn.Module, run: Callable[[], Tensor], *, tokens: Tensor | N
     2
     """
     ward, stream = _Ward(), Stream(module)
-    with torch.enable_grad(), Watch(module, ward.see, ward.gather).watching(), stream.watching():
+    with torch.enable_grad(), AttentionWatcher(module, ward.see, ward.gather).watching(), stream.watching():
         out = run()
     if not isinstance(out, Tensor):
         raise ValueError(f"run returns the model's output as one tensor, not a {type(out).__name__}")

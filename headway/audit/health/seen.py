@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.look.capture.sight import HIDDEN, Kernel, Scores, Sight
+from headway.observe.attention_event import HIDDEN, AttentionEvent, KernelCall, SoftmaxCall
 from headway.ops.attention import Call, record_of
 from headway.ops.attention.kernels.eager import expand
 from headway.ops.mask.pairs import ALL, take
@@ -36,11 +36,11 @@ class Seen:
         return slice(None, None, max(1, math.ceil(math.prod(self.shape) / SCORES)))
 
 
-def seen_of(sight: Sight) -> Seen | None:
+def seen_of(event: AttentionEvent) -> Seen | None:
     """What can be measured of an attention; None of one between channels, or of nothing."""
-    if isinstance(sight, Call):
-        return _of_call(sight)
-    return _of_kernel(sight) if isinstance(sight, Kernel) else _of_softmax(sight)
+    if isinstance(event, Call):
+        return _of_call(event)
+    return _of_kernel(event) if isinstance(event, KernelCall) else _of_softmax(event)
 
 
 def _of_call(call: Call) -> Seen | None:
@@ -69,22 +69,22 @@ def _logs(call: Call, rows: slice) -> Tensor:
     return found.clamp(min=torch.finfo(found.dtype).tiny).log().masked_fill(~seen, -math.inf)
 
 
-def _of_kernel(sight: Kernel) -> Seen:
+def _of_kernel(event: KernelCall) -> Seen:
     """A call of scaled_dot_product_attention; q and k had been multiplied by `before` already."""
-    dtype = sight.q.dtype if sight.q.dtype.itemsize >= 4 else torch.float32  # the kernels' own
-    inner = sight.q.shape[-1] ** -0.5 if sight.scale is None else sight.scale
-    q, k, table = sight.q.double(), sight.k.double(), sight.mask
+    dtype = event.q.dtype if event.q.dtype.itemsize >= 4 else torch.float32  # the kernels' own
+    inner = event.q.shape[-1] ** -0.5 if event.scale is None else event.scale
+    q, k, table = event.q.double(), event.k.double(), event.mask
     k = k if k.shape[1] == q.shape[1] else expand(k, q.shape[1])
     shape = (*q.shape[:3], k.shape[2])
 
     def scores(rows: slice) -> Tensor:
         found = q[:, :, rows] @ k.mT * inner
-        if sight.causal:
+        if event.causal:
             places = torch.arange(shape[2], device=q.device)[rows, None]
             found = found.masked_fill(torch.arange(shape[3], device=q.device) > places, -math.inf)
         return found if table is None else _masked(found, take(table, rows, 2))
 
-    return Seen("softmax", q / sight.before, k, inner * sight.before, dtype, shape, scores)
+    return Seen("softmax", q / event.before, k, inner * event.before, dtype, shape, scores)
 
 
 def _masked(scores: Tensor, table: Tensor) -> Tensor:
@@ -93,10 +93,10 @@ def _masked(scores: Tensor, table: Tensor) -> Tensor:
     return (scores + table.double()).masked_fill(table.double() < -HIDDEN, -math.inf)
 
 
-def _of_softmax(sight: Scores) -> Seen:
+def _of_softmax(event: SoftmaxCall) -> Seen:
     """A softmax over the last axis of scores, which came from factor · q kᵀ where those were seen."""
-    read, factor = sight.given, sight.factor
-    q, k = (None if x is None else x.double() for x in (sight.q, sight.k))
+    read, factor = event.given, event.factor
+    q, k = (None if x is None else x.double() for x in (event.q, event.k))
 
     def scores(rows: slice) -> Tensor:
         found = read[:, :, rows].double()

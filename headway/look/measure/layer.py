@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headway.look.capture import Wanted
 from headway.look.measure.given import Attention, Parts
 from headway.look.measure.maps import Maps
 from headway.look.measure.pack import BUDGET, Packing
 from headway.look.measure.tally import Tally
 from headway.look.record import Kind, Layer, Side
+from headway.observe.weights import Selection
 from headway.ops.mask.pairs import ALL
 
 NUMBERS = 2**20  # weights that are computed at a time
@@ -27,14 +27,14 @@ def layer_of(
     queries: int,
     keys: int,
     sides: Sequence[Side],
-    wanted: Wanted = Wanted(),  # noqa: B008
+    selection: Selection = Selection(),  # noqa: B008
     budget: int | float = BUDGET,
 ) -> Layer:
-    """Item 0 of the batch: small maps, measures, and the packed weights of the rows and heads wanted, of no others.
+    """Item 0 of the batch: small maps, measures, and the packed weights of the rows and heads selected, of no others.
 
     `budget` is how many of the page's bytes this layer may take as weights; see `pack`.
     """
-    heads, rows = held(attention, wanted)
+    heads, rows = held(attention, selection)
     _check(attention, sides[queries], sides[keys])
     parts = attention.parts()
     packing = Packing(attention, parts, heads=heads, rows=rows, budget=budget)
@@ -61,10 +61,10 @@ def measured(rows: slice) -> int:
     return max(1, (rows.stop - rows.start) // ROWS)
 
 
-def held(attention: Attention, wanted: Wanted) -> tuple[tuple[int, ...], slice]:
-    """The heads and rows of what is wanted that this attention has."""
+def held(attention: Attention, selection: Selection) -> tuple[tuple[int, ...], slice]:
+    """The heads and rows of the selection that this attention has."""
     _, total, length, _ = attention.shape
-    heads, rows = wanted.heads_of(total), wanted.rows_of(length)
+    heads, rows = selection.heads_of(total), selection.rows_of(length)
     if not heads or rows.start == rows.stop:
         raise ValueError(
             f"{attention.name} has heads 0 to {total - 1} and rows 0 to {length - 1}, and none of those asked for: "

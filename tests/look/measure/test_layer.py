@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from headway.config import Additive, AttentionConfig, Channel, Linear, Local, Spatial
-from headway.look.capture import Wanted, captured
 from headway.look.measure import layer, layer_of
 from headway.look.packed import Factors, Weights
 from headway.look.record import Layer, Side
 from headway.nn.attention import Attention
+from headway.observe.attention import captured
+from headway.observe.weights import Selection
 from tests.look.measure.written import Written, WrittenParts
 
 H, L, M, K = 3, 13, 17, 5
@@ -26,7 +27,7 @@ def of(attention: Written, **more: object) -> Layer:
 
 def test_only_what_is_wanted_is_computed() -> None:
     attention = Written(made().weights()[None])
-    found = of(attention, wanted=Wanted(heads=(2, 0), rows=(4, 7)))
+    found = of(attention, selection=Selection(heads=(2, 0), rows=(4, 7)))
     assert {heads for _, heads in attention.asked} == {(2, 0)}
     assert [row for rows, _ in attention.asked for row in rows] == list(range(4, 11))
     assert found.heads == (2, 0) and found.rows == (4, 7)
@@ -87,7 +88,7 @@ def test_what_is_too_large_is_packed_as_queries_and_keys(parts: WrittenParts) ->
     """Here with sizes where that is smaller in truth: one channel."""
     parts.q, parts.k = parts.q[..., :1], parts.k[..., :1]
     attention = Written(parts.weights()[None].nan_to_num(), parts)
-    found = of(attention, budget=400, wanted=Wanted(heads=(2, 1), rows=(3, 7)))
+    found = of(attention, budget=400, selection=Selection(heads=(2, 1), rows=(3, 7)))
     assert isinstance(found.data, Factors) and found.data.first == 3
     for place, head in enumerate((2, 1)):
         for row in range(7):
@@ -114,9 +115,9 @@ def test_a_size_beyond_all_bounds_is_refused_before_anything_is_computed() -> No
 def test_what_is_not_there_cannot_be_asked_for() -> None:
     attention = Written(made().weights()[None])
     with pytest.raises(ValueError, match="rows 0 to 12, and none of those asked for"):
-        of(attention, wanted=Wanted(rows=(13, 2)))
+        of(attention, selection=Selection(rows=(13, 2)))
     with pytest.raises(ValueError, match="heads 0 to 2"):
-        of(attention, wanted=Wanted(heads=(3,)))
+        of(attention, selection=Selection(heads=(3,)))
     with pytest.raises(ValueError, match="from 13 places to 17, and there are 17 and 17 tokens"):
         layer_of(attention, label="1", kind="encoder", queries=0, keys=0, sides=SIDES)
     attention.values[0, 1, 5, 7] = torch.nan

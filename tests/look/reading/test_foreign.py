@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 from torch import nn
 
-from headway.look.capture import Wanted
 from headway.look.make import look_at, seen
 from headway.look.reading import Given, read
+from headway.observe.weights import Selection
 from tests.look.reading.made import pieces, theirs
 
 
@@ -37,7 +37,7 @@ def test_a_model_that_translates_reads_a_target_or_writes_one(monkeypatch: pytes
     kinds = [(one.kind, one.label, one.queries, one.keys) for one in look.layers]
     assert kinds[:2] == [("encoder", "0", 0, 0), ("encoder", "1", 0, 0)]
     assert kinds[2:] == [(kind, str(at), 1, keys) for at in (0, 1) for kind, keys in (("decoder", 1), ("cross", 0))]
-    written = look_at(read(model, Given("the cat"), tokenizer=tokenizer), wanted=Wanted((5,)), lens=False)
+    written = look_at(read(model, Given("the cat"), tokenizer=tokenizer), selection=Selection((5,)), lens=False)
     assert (written.layers[0].kind, written.layers[0].label) == ("cross", "1")
     assert 2 <= len(written.sides[1].tokens) <= 6
     assert written.notes == ("The target was written by the model itself: the likeliest token each time.",)

@@ -10,12 +10,12 @@ from PIL import Image
 
 from headway.config import LanguageConfig
 from headway.config.images import Images
-from headway.look.capture import Wanted
 from headway.look.make import look_at, seen
 from headway.look.reading import Given, numbers, read
 from headway.look.reading.images import on_canvas, pixels_of
 from headway.look.reading.pairs import target_cut, target_side
 from headway.look.record import Look
+from headway.observe.weights import Selection
 from headway.presets.seeds import udl_channels
 from tests.fresh import fresh
 from tests.look.reading import made
@@ -47,26 +47,26 @@ def test_a_language_model_as_it_was_afterwards() -> None:
 def test_only_what_is_asked_keeps_its_number() -> None:
     model, tokenizer = made.language(layers=3)
     sample = read(model, Given("the cat sat on the mat"), tokenizer=tokenizer)
-    look = look_at(sample, wanted=Wanted((2,), (0, 2), (1, 2)), lens=True)
+    look = look_at(sample, selection=Selection((2,), (0, 2), (1, 2)), lens=True)
     (layer,) = look.layers
     assert (layer.label, layer.heads, layer.rows) == ("2", (0, 2), (1, 2))
     assert look.lens is not None and look.lens.places == (1, 2)
-    for wanted, said in [
-        (Wanted((2, 3, 5)), "Language has layers 0 to 2, in the order in which they run: 3, 5 cannot be shown"),
-        (Wanted(heads=(3,)), "heads 0 to 2 and rows 0 to 5"),
-        (Wanted(rows=(6, 1)), "heads 0 to 2 and rows 0 to 5"),
+    for selection, said in [
+        (Selection((2, 3, 5)), "Language has layers 0 to 2, in the order in which they run: 3, 5 cannot be shown"),
+        (Selection(heads=(3,)), "heads 0 to 2 and rows 0 to 5"),
+        (Selection(rows=(6, 1)), "heads 0 to 2 and rows 0 to 5"),
     ]:
         with pytest.raises(ValueError, match=said):
-            look_at(sample, wanted=wanted)
+            look_at(sample, selection=selection)
 
 
 def test_heads_and_rows_that_no_layer_has_are_named() -> None:
     model, tokenizer = made.language()
-    look = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), wanted=Wanted(None, (0, 7), (1, 100)))
+    look = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), selection=Selection(None, (0, 7), (1, 100)))
     assert [(one.heads, one.rows) for one in look.layers] == [((0,), (1, 2))] * 2
     said = ("Layers have heads 0 to 2: 7 is not there.", "Layers have rows 0 to 2: 3 to 100 are not there.")
     assert look.notes == said
-    whole = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), wanted=Wanted(None, (0, 2), (0, 3)))
+    whole = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), selection=Selection(None, (0, 2), (0, 3)))
     assert whole.notes == ()
 
 
@@ -113,7 +113,7 @@ def test_a_target_begins_with_no_text_whatever_the_tokenizer_says() -> None:
 def test_rows_of_the_longer_text_alone() -> None:
     model, tokenizer = made.seq2seq()
     sample = read(model, Given("the cat sat on", "a"), tokenizer=tokenizer)
-    look = look_at(sample, wanted=Wanted(rows=(3, 2)))
+    look = look_at(sample, selection=Selection(rows=(3, 2)))
     assert [one.kind for one in look.layers] == ["encoder", "encoder"]
     assert look.notes == ("4 of 6 layers have none of these heads and rows.",), "the source has these rows"
 

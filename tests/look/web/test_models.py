@@ -13,8 +13,8 @@ from transformers import AutoModel, AutoTokenizer
 import headway
 from headway.look import measure
 from tests.browser import browser
-from tests.look.capture.foreign import VOCABULARY, model_of
 from tests.look.web.shown import Shown, near
+from tests.observe.foreign import VOCABULARY, model_of
 
 TEXT = "The animal didn't cross the street because it was too tired."
 

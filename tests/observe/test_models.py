@@ -5,9 +5,10 @@ import torch
 
 from headway.cost.inputs import real_inputs
 from headway.cost.setting import Setting
-from headway.look.capture import Attention, captured
 from headway.models import make
 from headway.nn.attention import Core
+from headway.observe.attention import captured
+from headway.observe.weights import CapturedAttention
 from tests.cost.tiny import MODELS, SOME
 
 
@@ -15,7 +16,7 @@ from tests.cost.tiny import MODELS, SOME
 def test_nothing_changes_and_all_is_seen(name: str) -> None:
     model = make(MODELS[name]).eval()
     inputs = real_inputs(MODELS[name], Setting(batch=2, length=12, source=9))
-    found: list[list[Attention]] = []
+    found: list[list[CapturedAttention]] = []
     for learning in (False, True):
         with torch.set_grad_enabled(learning):
             off = model(*inputs)

@@ -9,11 +9,12 @@ from torch import nn
 from headway.config import Local
 from headway.cost.inputs import real_inputs
 from headway.cost.setting import Setting
-from headway.look.capture import Wanted, captured
 from headway.models import make
 from headway.nn.cache import KVCache, WindowCache
+from headway.observe.attention import captured
+from headway.observe.weights import Selection
 from tests.cost.tiny import MODELS
-from tests.look.capture.layers import CASES, Case, drawn, layer_of
+from tests.observe.layers import CASES, Case, drawn, layer_of
 
 
 def test_a_recurrent_decoder() -> None:
@@ -74,7 +75,7 @@ def test_layers_are_counted_once_for_all_their_rows() -> None:
     config = MODELS["recurrent"]
     two: Any = nn.ModuleList([make(config).eval(), make(config).eval()])
     inputs = real_inputs(config, Setting(batch=2, length=7, source=5))
-    with torch.no_grad(), captured(two, wanted=Wanted(layers=(1,))) as found:
+    with torch.no_grad(), captured(two, selection=Selection(layers=(1,))) as found:
         for one in two:
             one(*inputs)
     assert [one.name for one in found] == ["1.alignment"]

@@ -1,4 +1,4 @@
-"""What an attention of a running model shows of itself: headway's own call, a kernel's arguments, or a softmax."""
+"""One attention of a running model, as an event: headway's own call, the arguments of a kernel, or a softmax."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ HIDDEN = 5000.0
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class KernelCall:
     """A call of scaled_dot_product_attention: its mask is boolean (True = may attend) or added to the scores.
 
     q and k together had been multiplied by `before` already."""
@@ -28,7 +28,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class SoftmaxCall:
     """A softmax over the last axis: what it read and what it gave. It read factor · q kᵀ where those are known."""
 
     given: Float[Tensor, "B H L M"]
@@ -38,17 +38,17 @@ class Scores:
     factor: float = 1.0
 
 
-Sight = Call | Kernel | Scores
+AttentionEvent = Call | KernelCall | SoftmaxCall
 
 
 def of_kernel(
     q: Tensor, k: Tensor, mask: Tensor | None, *, causal: bool, scale: float | None, before: float, heads: int
-) -> Kernel | None:
+) -> KernelCall | None:
     """A kernel's arguments with four axes each; None where there is nothing to attend to."""
     if 0 in q.shape or 0 in k.shape or before == 0 or q.is_nested:
         return None
     table = None if mask is None else _table(mask.detach(), (*q.shape[:-1], k.shape[-2]), heads)
-    return Kernel(split(q.detach(), heads), split(k.detach(), heads), table, causal, scale, before)
+    return KernelCall(split(q.detach(), heads), split(k.detach(), heads), table, causal, scale, before)
 
 
 def _table(mask: Tensor, shape: tuple[int, ...], heads: int) -> Shaped[Tensor, "#B #H #L #M"]:
@@ -61,16 +61,16 @@ def _table(mask: Tensor, shape: tuple[int, ...], heads: int) -> Shaped[Tensor, "
 
 def of_softmax(
     given: Tensor, weights: Tensor, q: Tensor | None, k: Tensor | None, *, factor: float, heads: int
-) -> Scores | None:
+) -> SoftmaxCall | None:
     """A softmax's scores with four axes; q and k are dropped where they do not fit them."""
     if 0 in given.shape or (q is not None and factor == 0):
         return None
     read, gave = split(given.detach(), heads), split(weights.detach(), heads)
     batch = read.shape[:2].numel()
     if q is None or k is None or not q.shape[:-2].numel() == batch == k.shape[:-2].numel():
-        return Scores(read, gave, factor=factor)
+        return SoftmaxCall(read, gave, factor=factor)
     q, k = (x.detach().reshape(*read.shape[:2], *x.shape[-2:]) for x in (q, k))
-    return Scores(read, gave, q, k, factor)
+    return SoftmaxCall(read, gave, q, k, factor)
 
 
 def split(x: Tensor, heads: int) -> Shaped[Tensor, "B H l m"]:
@@ -83,7 +83,7 @@ def split(x: Tensor, heads: int) -> Shaped[Tensor, "B H l m"]:
 def of_encoder_layer(
     x: Tensor, width: int, heads: int, weight: Tensor, bias: Tensor, _out: Any, _out_bias: Any, _gelu: Any,
     norm_first: bool, eps: float, norm_weight: Tensor, norm_bias: Tensor, *rest: Any,
-) -> Kernel | None:  # fmt: skip
+) -> KernelCall | None:  # fmt: skip
     """Torch's whole encoder layer in one function: its attention is what its input and its weights say."""
     padded, keep = _even(x)
     read = F.layer_norm(padded, (width,), norm_weight, norm_bias, eps) if norm_first else padded
@@ -93,7 +93,7 @@ def of_encoder_layer(
 def of_native(
     x: Tensor, _key: Any, _value: Any, _width: int, heads: int, weight: Tensor, bias: Tensor, _out: Any,
     _out_bias: Any, mask: Tensor | None = None, *_: Any,
-) -> Kernel | None:  # fmt: skip
+) -> KernelCall | None:  # fmt: skip
     """Torch's whole multi-head self-attention in one function."""
     padded, keep = _even(x)
     return _of_self_attention(padded, heads, weight, bias, keep, mask)
@@ -110,7 +110,7 @@ def _even(x: Tensor) -> tuple[Float[Tensor, "B L D"], Tensor | None]:
 
 def _of_self_attention(
     x: Float[Tensor, "B L D"], heads: int, weight: Tensor, bias: Tensor, keep: Tensor | None, mask: Tensor | None
-) -> Kernel | None:
+) -> KernelCall | None:
     width = x.shape[2]
     both = F.linear(x, weight.detach()[: 2 * width], bias.detach()[: 2 * width])
     q, k = (one.unflatten(-1, (heads, -1)).transpose(1, 2) for one in both.chunk(2, -1))
@@ -122,4 +122,4 @@ def _of_self_attention(
         keep_table = table == 0
     else:
         keep_table = None if keep is None else keep[:, None, None]
-    return None if 0 in x.shape else Kernel(q, k, keep_table)
+    return None if 0 in x.shape else KernelCall(q, k, keep_table)

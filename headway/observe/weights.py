@@ -1,4 +1,4 @@
-"""One attention as it was seen: its weights are computed when somebody asks, for the rows and heads asked."""
+"""One captured attention: its weights are computed on request, for the requested rows and heads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,18 +8,66 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.look.capture.held import HeldCall
-from headway.look.capture.parts import Parts, parts_of
-from headway.look.capture.sight import Scores
-from headway.look.capture.wanted import Wanted
+from headway.observe.attention_event import SoftmaxCall
+from headway.observe.softmax_parts import SoftmaxParts, softmax_parts
+from headway.observe.stored_call import StoredCall
 from headway.ops.mask.pairs import ALL
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Layers in order of running, heads, and the first row with how many; None: all. What a layer lacks is left out.
+
+    Layers of one model may differ in heads, and its texts in length: what no layer has, a look says in a note.
+    """
+
+    layers: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    rows: tuple[int, int] | None = None
+
+    def has_layer(self, number: int) -> bool:
+        return self.layers is None or number in self.layers
+
+    def heads_of(self, count: int) -> tuple[int, ...]:
+        """
+        >>> Selection(heads=(1, 7)).heads_of(4)
+        (1,)
+        """
+        return tuple(range(count)) if self.heads is None else tuple(one for one in self.heads if 0 <= one < count)
+
+    def rows_of(self, count: int) -> slice:
+        """
+        >>> Selection(rows=(3, 5)).rows_of(6)
+        slice(3, 6, None)
+        """
+        first, rows = (0, count) if self.rows is None else self.rows
+        return slice(min(first, count), min(first + rows, count))
+
+    def lacking(self, heads: int, rows: int) -> tuple[str, ...]:
+        """What is to be said where no layer has more than so many heads, or rows.
+
+        >>> Selection(heads=(0, 7), rows=(2, 99)).lacking(3, 5)
+        ('Layers have heads 0 to 2: 7 is not there.', 'Layers have rows 0 to 4: 5 to 100 are not there.')
+        """
+        missing = [one for one in self.heads or () if one >= heads]
+        first, last = (0, -1) if self.rows is None else (max(self.rows[0], rows), sum(self.rows) - 1)
+        return (
+            *_said("heads", heads, ", ".join(map(str, missing)), len(missing)),
+            *_said("rows", rows, f"{first} to {last}" if first < last else str(first), last - first + 1),
+        )
+
+
+def _said(what: str, have: int, named: str, missing: int) -> tuple[str, ...]:
+    verb = "is" if missing == 1 else "are"
+    return (f"Layers have {what} 0 to {have - 1}: {named} {verb} not there.",) if missing > 0 else ()
+
 
 Heads = Sequence[int] | slice
 
 
 @dataclass(frozen=True, eq=False)
-class HeldWeights:
-    """The weights themselves, of the rows and heads that were wanted: the others are gone."""
+class StoredWeights:
+    """The weights themselves, of the rows and heads that were selected: the others are gone."""
 
     values: Float[Tensor, "B h l M"]
     heads: tuple[int, ...]
@@ -44,8 +92,8 @@ class HeldWeights:
 def _refuse(what: str, missing: list[int], way_out: str) -> None:
     if missing:
         raise ValueError(
-            f"{what} {missing[0]} was not kept: this model writes its weights out, and of those only what is wanted "
-            f"is copied; ask for it with Wanted({way_out})"
+            f"{what} {missing[0]} was not kept: this model writes its weights out, and of those only what is selected "
+            f"is copied; ask for it with Selection({way_out})"
         )
 
 
@@ -62,17 +110,17 @@ def _numbers(heads: Heads, count: int) -> tuple[int, ...]:
     return tuple(one % count for one in heads)
 
 
-def held_weights(sight: Scores, wanted: Wanted) -> HeldWeights:
+def store_weights(event: SoftmaxCall, selection: Selection) -> StoredWeights:
     """Copied at once, in at least float32: a dropout may write into them."""
-    batch, count, queries, keys = sight.weights.shape
-    heads, rows = wanted.heads_of(count), wanted.rows_of(queries)
-    found = sight.weights[:, :, rows] if len(heads) == count else sight.weights[:, list(heads), rows]
+    batch, count, queries, keys = event.weights.shape
+    heads, rows = selection.heads_of(count), selection.rows_of(queries)
+    found = event.weights[:, :, rows] if len(heads) == count else event.weights[:, list(heads), rows]
     wide = found.to(torch.promote_types(found.dtype, torch.float32), copy=True)
-    return HeldWeights(wide, heads, rows.start, (batch, count, queries, keys))
+    return StoredWeights(wide, heads, rows.start, (batch, count, queries, keys))
 
 
 @dataclass(eq=False)
-class Attention:
+class CapturedAttention:
     """Seen in one call, or in several of one query each, which are its rows; `name` is that of the module.
 
     `shape` is B H L M, and B H K K between channels.
@@ -80,7 +128,7 @@ class Attention:
 
     name: str
     mechanism: str
-    calls: list[HeldCall | HeldWeights] = field(repr=False)
+    calls: list[StoredCall | StoredWeights] = field(repr=False)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -91,7 +139,7 @@ class Attention:
     def nbytes(self) -> int:
         """Of queries and keys, or of weights; a mask or a bias is the model's."""
         last = self.calls[-1]
-        keys = last.keys.held.nbytes if isinstance(last, HeldCall) else 0
+        keys = last.keys.held.nbytes if isinstance(last, StoredCall) else 0
         return keys + sum(one.nbytes for one in self.calls)
 
     @torch.no_grad()
@@ -108,19 +156,19 @@ class Attention:
                 found.append(F.pad(some, (0, keys - some.shape[3])))
         return torch.cat(found, 2) if found else self._of(self.calls[-1], slice(0, 0), heads)
 
-    def _of(self, call: HeldCall | HeldWeights, rows: slice, heads: Heads) -> Tensor:
-        if isinstance(call, HeldWeights):
+    def _of(self, call: StoredCall | StoredWeights, rows: slice, heads: Heads) -> Tensor:
+        if isinstance(call, StoredWeights):
             return call.weights(rows, heads)
         return call.weights(rows, list(_numbers(heads, call.shape[1])))
 
     @torch.no_grad()
-    def parts(self) -> Parts | None:
+    def parts(self) -> SoftmaxParts | None:
         """Queries and keys of item 0 of the batch, where the weights are a softmax of their products.
 
         None too where a bias does not go by distance, and for rows of several calls.
         """
         call = self.calls[0]
-        return parts_of(call.call()) if isinstance(call, HeldCall) and len(self.calls) == 1 else None
+        return softmax_parts(call.call()) if isinstance(call, StoredCall) and len(self.calls) == 1 else None
 
 
 def _inside(rows: slice, first: int, count: int, total: int) -> slice | None:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from headway.config import Local, Spatial
-from headway.look.capture import Wanted, captured
+from headway.observe.attention import captured
+from headway.observe.weights import Selection
 from headway.ops.attention import MECHANISMS, attend_call, record_of
 from headway.ops.attention.local import pattern
 from headway.ops.mask import tiles
-from tests.look.capture.layers import BATCH, CASES, HEADS, LENGTH, SOFTMAX, WIDTH, call_in, drawn, layer_of, written_out
+from tests.observe.layers import BATCH, CASES, HEADS, LENGTH, SOFTMAX, WIDTH, call_in, drawn, layer_of, written_out
 
 
 @pytest.mark.parametrize("learning", [False, True])
@@ -75,7 +76,7 @@ def test_half_precision_is_computed_in_float32() -> None:
 
 def test_layers_heads_and_rows_that_are_wanted() -> None:
     layers = torch.nn.Sequential(*(layer_of(CASES["causal"]) for _ in range(3)))
-    with torch.no_grad(), captured(layers, wanted=Wanted(layers=(2, 0))) as found:
+    with torch.no_grad(), captured(layers, selection=Selection(layers=(2, 0))) as found:
         layers(drawn(BATCH, LENGTH, WIDTH))
     assert [one.name for one in found] == ["0", "2"]
     with pytest.raises(ValueError, match="no head 6: this attention has heads 0 to 5"):

@@ -8,12 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.config import Additive, AttentionConfig, Channel, Linear, Rotary
-from headway.look.capture import Attention, Wanted, captured
 from headway.nn.attention import Attention as Layer
+from headway.observe.attention import captured
+from headway.observe.weights import CapturedAttention, Selection
 from headway.ops.bias import Alibi, Relative, alibi_slopes
 from headway.ops.mask import allowed, causal
-from tests.look.capture.counting import Counting
-from tests.look.capture.layers import drawn
+from tests.observe.counting import Counting
+from tests.observe.layers import drawn
 
 HEADS, LENGTH, WIDTH = 6, 211, 42  # L·M = 44,521; the queries of all heads have 8,862 entries
 ROWS, SOME = slice(40, 93), [4, 1]
@@ -121,7 +122,7 @@ def test_what_changes_after_the_call_is_not_seen(fused: bool) -> None:
 
 def test_written_weights_are_held_as_wanted() -> None:
     q, k, model = drawn(2, 5, 13, 7), drawn(2, 5, 11, 7, seed=2), Written(False)
-    with captured(model) as found, captured(model, wanted=Wanted(heads=(3, 1, 9), rows=(4, 20))) as part:
+    with captured(model) as found, captured(model, selection=Selection(heads=(3, 1, 9), rows=(4, 20))) as part:
         model(q, k)
     whole, some = found[0], part[0]
     assert some.shape == whole.shape == (2, 5, 13, 11)
@@ -135,7 +136,7 @@ def test_written_weights_are_held_as_wanted() -> None:
         some.weights(heads=[0])
 
 
-def _masked(table: Tensor) -> Attention:
+def _masked(table: Tensor) -> CapturedAttention:
     layer = layer_of()
     with torch.no_grad(), captured(layer) as found:
         layer(drawn(1, LENGTH, WIDTH), mask=table)

@@ -8,17 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.look.capture import Attention, captured
 from headway.look.packed import Factors, factors
+from headway.observe.attention import captured
+from headway.observe.weights import CapturedAttention
 from headway.ops.bias import Alibi, Relative, alibi_slopes
 from headway.ops.mask import padding
-from tests.look.capture.foreign import attentions_of, inputs_of, model_of
-from tests.look.capture.layers import BATCH, HEADS, LENGTH, OTHERS, SOFTMAX, WIDTH, Case, drawn, layer_of
+from tests.observe.foreign import attentions_of, inputs_of, model_of
+from tests.observe.layers import BATCH, HEADS, LENGTH, OTHERS, SOFTMAX, WIDTH, Case, drawn, layer_of
 
 UNLIKE = ("dense",)  # a bias that does not go by distance
 
 
-def packed(attention: Attention) -> Factors:
+def packed(attention: CapturedAttention) -> Factors:
     parts = attention.parts()
     assert parts is not None
     allowed, bias = parts.allowed(slice(None)), parts.bias
@@ -28,14 +29,14 @@ def packed(attention: Attention) -> Factors:
     )  # fmt: skip
 
 
-def error(attention: Attention) -> float:
+def error(attention: CapturedAttention) -> float:
     """The largest of all rows of item 0, relative to each weight; weights below 1e-3 count as if they were that."""
     made, weights = packed(attention), attention.weights()[0].double().numpy()
     found = np.array([[made.row(head, row) for row in range(weights.shape[1])] for head in range(len(weights))])
     return float((np.abs(found - weights) / np.maximum(weights, 1e-3)).max())
 
 
-def seen(case: Case) -> Attention:
+def seen(case: Case) -> CapturedAttention:
     layer = layer_of(case)
     with torch.no_grad(), captured(layer) as found:
         layer(drawn(BATCH, LENGTH, WIDTH), **case.passed)
@@ -92,7 +93,7 @@ class Bare(nn.Module):
         return F.scaled_dot_product_attention(q, k, k, **more)
 
 
-def bare(mask: Tensor | None = None, *, queries: int = 17, keys: int = 23, **more: Any) -> Attention:
+def bare(mask: Tensor | None = None, *, queries: int = 17, keys: int = 23, **more: Any) -> CapturedAttention:
     model = Bare()
     with captured(model) as found:
         model(drawn(2, 3, queries, 11), drawn(2, 3, keys, 11, seed=2), attn_mask=mask, **more)

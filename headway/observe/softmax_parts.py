@@ -1,15 +1,19 @@
-"""Who may see whom in item 0 of a batch, and what is added there, tabulated a few rows at a time."""
+"""What a softmax of products is made of: enough to compute any row of it elsewhere.
+
+weights_ij = softmax over the allowed j of cap(q_i · k_j) + bias_(j − i)
+"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headway.look.capture.sight import HIDDEN
+from headway.observe.attention_event import HIDDEN
 from headway.ops.attention import Call, record_of
-from headway.ops.attention.kernels.eager import bias_at
+from headway.ops.attention.kernels.eager import bias_at, expand
 from headway.ops.bias import Alibi, Clipped, Relative
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import choose
@@ -22,7 +26,7 @@ ENTRIES = 2**20
 SAME = 1e-6
 
 
-class Table:
+class PairTable:
     """The masks and the bias of one call; a number below -5000 in a bias hides a key as a mask does."""
 
     def __init__(self, call: Call) -> None:
@@ -130,3 +134,37 @@ def _by_diagonals(x: Float[Tensor, "a l M"], none: float) -> Float[Tensor, "a l 
 def _whole_mask(call: Call) -> Mask | None:
     """The mask of the call, and what its mechanism hides besides."""
     return call.under(record_of(call.spec).pattern_of(call.spec)).mask
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxParts:
+    """Of item 0 of the batch; the scale is in q, and keys are repeated for their groups of heads.
+
+    `bias` stands at j − i + L − 1. Where `causal`, row i may see the keys j <= i, and no table is needed.
+    """
+
+    q: Float[Tensor, "H L K"]
+    k: Float[Tensor, "H M K"]
+    softcap: float | None
+    bias: Float[Tensor, "H d"] | None
+    causal: bool
+    table: PairTable | None
+
+    def allowed(self, rows: slice) -> Bool[Tensor, "a l M"] | None:
+        """The keys that these rows may see, tabulated now; None: all, or those that causality leaves."""
+        return None if self.table is None else self.table.allowed(rows)
+
+
+def softmax_parts(call: Call) -> SoftmaxParts | None:
+    """None where the weights are no such softmax."""
+    if record_of(call.spec).scores != "dot":
+        return None
+    table = PairTable(call)
+    bias = None if call.bias is None else table.by_distance()
+    if call.bias is not None and bias is None:
+        return None
+    rule, quiet = table.rule(), call.quarantined()
+    scale = call.q.shape[3] ** -0.5 if call.scale is None else call.scale
+    q, k = quiet.q[0].to(call.dtype) * scale, expand(quiet.k[FIRST], call.q.shape[1])[0].to(call.dtype)
+    bias = bias if bias is None or bool(bias.any()) else None
+    return SoftmaxParts(q, k, call.softcap, bias, rule == "causal", table if rule == "table" else None)

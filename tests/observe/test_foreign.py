@@ -5,10 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.look.capture import Attention, captured
-from tests.look.capture.counting import Counting
-from tests.look.capture.foreign import NAMES, attentions_of, first_of, inputs_of, model_of
-from tests.look.capture.layers import drawn
+from headway.observe.attention import captured
+from headway.observe.weights import CapturedAttention
+from tests.observe.counting import Counting
+from tests.observe.foreign import NAMES, attentions_of, first_of, inputs_of, model_of
+from tests.observe.layers import drawn
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,7 +55,7 @@ def encoder_of(norm_first: bool = False, activation: str = "relu") -> nn.Module:
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first).eval().double()
 
 
-def written(model: nn.Module, x: Tensor, **more: Tensor) -> tuple[Tensor, list[Attention]]:
+def written(model: nn.Module, x: Tensor, **more: Tensor) -> tuple[Tensor, list[CapturedAttention]]:
     """The slow path of the same: it learns, so that torch does not take the fast one."""
     with torch.enable_grad(), captured(model) as found:
         out = model(x, **more)
