@@ -4,17 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.files import write_whole
-from headway.look.pattern import Asked, look_of, masks, mechanisms, patterns
-from headway.look.pattern.positions import Embedding
-from headway.look.pattern.positions import positions as embedding
+from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_mechanism, rules_of_set
+from headway.look.pattern.figures import Plots, position_plots
 from headway.look.pattern.rule import Rule
 from headway.look.record import Look
 
 TITLES = {"textbook": "Six patterns of attention", "davit": "The two attentions of DaViT"}
-SETS = {"mechanism": mechanisms, "mask": masks, "patterns": patterns}
+SETS = {"mechanism": rules_of_mechanism, "mask": rules_of_mask, "patterns": rules_of_set}
 
 
-def rules(kind: str, name: str, asked: Asked) -> list[Rule]:
+def rules(kind: str, name: str, asked: PatternOptions) -> list[Rule]:
     """The rules of a mechanism, a mask or a set of patterns."""
     return SETS[kind](name, asked)
 
@@ -72,19 +71,19 @@ def drawn(made: Look, *, width: int, colour: bool) -> str:
     return "\n".join([draw(made, width=width, colour=colour), "", *made.notes])
 
 
-def positions(kind: str, said: dict[str, Any]) -> Embedding:
-    return embedding(kind, **said)
+def positions(kind: str, given: dict[str, Any]) -> Plots:
+    return position_plots(kind, **given)
 
 
-def softmax(scores: tuple[float, ...]) -> Embedding:
-    from headway.look.pattern.jacobian import softmax_drawn
+def softmax(scores: tuple[float, ...]) -> Plots:
+    from headway.look.pattern.figures import softmax_plots
 
-    return softmax_drawn(scores)
+    return softmax_plots(scores)
 
 
-def described_positions(made: Embedding) -> dict[str, Any]:
+def described_positions(made: Plots) -> dict[str, Any]:
     """The numbers of an embedding as JSON."""
-    from headway.look.pattern.positions import Heat
+    from headway.look.pattern.figures import Heat
 
     parts = [
         {"title": part.title, "values": part.values.tolist()}
@@ -95,19 +94,19 @@ def described_positions(made: Embedding) -> dict[str, Any]:
     return {"title": made.title, "subtitle": made.subtitle, "parts": parts}
 
 
-def write_positions_page(made: Embedding, path: Path) -> Path:
+def write_positions_page(made: Plots, path: Path) -> Path:
     from headway.look.pattern.positions_page import document
 
     return write_whole(path, document(made))
 
 
-def write_positions_picture(made: Embedding, path: Path) -> Path:
+def write_positions_picture(made: Plots, path: Path) -> Path:
     from headway.look.picture.positions import positions_picture
 
     return positions_picture(made, path)
 
 
-def drawn_positions(made: Embedding, *, width: int) -> str:
+def drawn_positions(made: Plots, *, width: int) -> str:
     from headway.look.pattern.positions_page import text
 
     return text(made, width=width)

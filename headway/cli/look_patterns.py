@@ -136,9 +136,9 @@ def _sizes(rule: Rule) -> dict[str, Any]:
 
 
 def _asked(rule: Rule) -> Any:
-    from headway.look.pattern.asked import Asked
+    from headway.look.pattern.options import PatternOptions
 
-    return Asked(
+    return PatternOptions(
         length=rule.length, keys=rule.keys, grid=_pair(rule.grid), causal=rule.causal,
         window=_extent("window", rule.window), dilation=_extent("dilation", rule.dilation),
         tile=_extent("tile", rule.tile), selected=_numbers("selected", rule.selected),

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from headway.look.lens import lens_or_why
-from headway.look.measure import BUDGET, layer_of, measured
+from headway.look.layer import BUDGET, layer_of, row_step
+from headway.look.logit_lens import logit_lens
 from headway.look.packed import Factors
-from headway.look.reading.sample import Place, Sample, at_rest
-from headway.look.reading.sides import Sides, labels
+from headway.look.reading.sample import Place, Sample, Sides, at_rest, labels
 from headway.look.record import Layer, Lens, Look, Side
 from headway.observe.attention import captured
 from headway.observe.weights import CapturedAttention, Selection
@@ -50,7 +49,7 @@ def seen(sample: Sample, *, selection: Selection = EVERYTHING, lens: bool = True
 def _measured_in_part(layers: Sequence[Layer]) -> tuple[str, ...]:
     """What is to be said where a text was too long for all of its rows to be measured."""
     counts = [layer.rows[1] for layer in layers if isinstance(layer.data, Factors)]
-    step = measured(slice(0, max(counts, default=0)))
+    step = row_step(slice(0, max(counts, default=0)))
     return (f"Roles, measures and small maps are of every {step}th row; every row can be looked at.",) * (step > 1)
 
 
@@ -130,7 +129,7 @@ def _run(
         seen_there.extend(found)
         return out
 
-    said = lens_or_why(sample.model, run, side=sample.spoken, word=sample.word, places=_places(selection, length))
+    said = logit_lens(sample.model, run, side=sample.spoken, word=sample.word, places=_places(selection, length))
     return (seen_there, said, ()) if isinstance(said, Lens) else (seen_there, None, (said,))
 
 

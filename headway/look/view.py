@@ -9,9 +9,9 @@ from torch import Tensor
 
 from headway.data.files import writable, write_whole
 from headway.look.make import Seen
-from headway.look.measure import HeadRole, roles_table
 from headway.look.page import document
 from headway.look.record import Look
+from headway.look.roles import HeadRole, roles_table
 from headway.observe.weights import CapturedAttention
 from headway.ops.mask.pairs import ALL
 

@@ -8,7 +8,7 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
-from headway.look.lens import blocks, lens_or_why
+from headway.look.logit_lens import blocks, logit_lens
 from headway.look.record import Lens
 from headway.models.encoder import Masked
 from headway.models.language import Language
@@ -90,7 +90,7 @@ def stirred(model: nn.Module) -> nn.Module:
 
 
 def look(model: nn.Module, **more: object) -> Lens | str:
-    return lens_or_why(model, lambda: run(model), side=0, word=lambda n: f"w{n}", **more)  # type: ignore[arg-type]
+    return logit_lens(model, lambda: run(model), side=0, word=lambda n: f"w{n}", **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -99,7 +99,7 @@ def test_words_by_layer(name: str) -> None:
     kept: list[Tensor] = []
     with torch.no_grad():
         before = run(model)
-        lens = lens_or_why(model, lambda: kept.append(run(model)) or kept[0], side=1, word=str, places=(2, 9, 5), top=3)
+        lens = logit_lens(model, lambda: kept.append(run(model)) or kept[0], side=1, word=str, places=(2, 9, 5), top=3)
     assert torch.equal(kept[0], before)
     assert isinstance(lens, Lens) and lens.side == 1 and lens.places == (2, 9, 5) and lens.note == "3 of 11 places."
     assert lens.depths == ("embedding", "1", "2", "3")
@@ -140,7 +140,7 @@ def test_who_does_not_speak_has_no_lens() -> None:
 
 def test_who_has_no_blocks_has_no_lens() -> None:
     model = nn.Sequential(nn.Embedding(V, 5), nn.Linear(5, V))
-    found = lens_or_why(model, lambda: model(TOKENS), side=0, word=str)
+    found = logit_lens(model, lambda: model(TOKENS), side=0, word=str)
     assert isinstance(found, str) and "no row of blocks" in found
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_followed_is_said() -> None:
         model = Bent(bend).eval()
         with torch.no_grad():
             before, kept = model(TOKENS), list[Tensor]()
-        found = lens_or_why(model, lambda m=model, kept=kept: kept.append(m(TOKENS)) or kept[0], side=0, word=str)
+        found = logit_lens(model, lambda m=model, kept=kept: kept.append(m(TOKENS)) or kept[0], side=0, word=str)
         assert torch.equal(kept[0], before)
         assert isinstance(found, Lens) if told == "found" else told in str(found)
 
@@ -183,7 +183,7 @@ def test_a_layer_of_torch_stays_on_its_fast_way() -> None:
         assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
         return model(TOKENS)
 
-    assert isinstance(lens_or_why(model, run, side=0, word=str), Lens)
+    assert isinstance(logit_lens(model, run, side=0, word=str), Lens)
 
 
 def test_a_place_that_the_text_does_not_have() -> None:
@@ -196,7 +196,7 @@ def test_nothing_stays_behind() -> None:
     model, before = stirred(language()), len(_global_forward_hooks) + len(_global_forward_pre_hooks)
     look(model)
     with pytest.raises(RuntimeError, match="no answer"):
-        lens_or_why(model, failing, side=0, word=str)
+        logit_lens(model, failing, side=0, word=str)
     assert len(_global_forward_hooks) + len(_global_forward_pre_hooks) == before
 
 
@@ -230,7 +230,7 @@ class Turning(nn.Module):
 
 def test_a_block_that_reads_what_it_gave_is_a_further_depth() -> None:
     model = Turning().eval()
-    found = lens_or_why(model, lambda: model(TOKENS), side=0, word=str)
+    found = logit_lens(model, lambda: model(TOKENS), side=0, word=str)
     assert isinstance(found, Lens) and found.depths == ("embedding", "1", "2", "3")
     own = model.head(model.tokens(TOKENS))[0].softmax(-1).amax(-1).tolist()
     assert [place[0] for place in found.probabilities[0]] == pytest.approx(own, abs=1e-6)

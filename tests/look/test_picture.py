@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from headway.look.packed import factors, weights
-from headway.look.pattern import Asked, look_of, masks, mechanisms
-from headway.look.pattern.positions import positions
+from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_mechanism
+from headway.look.pattern.figures import position_plots
 from headway.look.picture import picture
 from headway.look.picture.matrix import matrix
 from headway.look.picture.patches import seen
@@ -104,13 +104,13 @@ def test_marks_of_a_small_scale_do_not_overlap(tmp_path: Path) -> None:
 
 
 def test_patterns_and_positions(tmp_path: Path) -> None:
-    wide = size(picture(look_of("x", masks("window", Asked(length=6))), tmp_path / "row.png"))
-    grid = look_of("x", mechanisms("local", Asked(grid=(2, 3), global_tokens=1)))
+    wide = size(picture(look_of("x", rules_of_mask("window", PatternOptions(length=6))), tmp_path / "row.png"))
+    grid = look_of("x", rules_of_mechanism("local", PatternOptions(grid=(2, 3), global_tokens=1)))
     tall = size(picture(grid, tmp_path / "grid.png"))
     assert tall[1] / tall[0] > 1.3 * wide[1] / wide[0]  # below each pattern, what one patch sees
-    picture(look_of("x", masks("causal", Asked(length=5, keys=3))), tmp_path / "cross.svg")
+    picture(look_of("x", rules_of_mask("causal", PatternOptions(length=5, keys=3))), tmp_path / "cross.svg")
     assert "80 % of pairs" in (tmp_path / "cross.svg").read_text()
-    positions_picture(positions("alibi", length=11), tmp_path / "alibi.png")
+    positions_picture(position_plots("alibi", length=11), tmp_path / "alibi.png")
     assert size(tmp_path / "alibi.png")[0] > 1500
 
 

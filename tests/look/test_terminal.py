@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.look.packed import weights
-from headway.look.pattern import Asked, look_of, masks, patterns
+from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_set
 from headway.look.record import Layer, Look, Measures, Side
 from headway.look.terminal import draw, heads_table
 from headway.look.terminal.cells import fitted, pooled
@@ -68,15 +68,15 @@ def test_colour_only_where_it_is_asked_for() -> None:
 
 
 def test_a_pattern_has_a_square_for_each_pair() -> None:
-    drawn = draw(look_of("x", masks("window", Asked(length=3, window=2)))).splitlines()
+    drawn = draw(look_of("x", rules_of_mask("window", PatternOptions(length=3, window=2)))).splitlines()
     assert drawn == ["window (77.8 % of pairs)", "■ ■ ·", "■ ■ ■", "· ■ ■"]
 
 
 def test_patterns_stand_side_by_side_as_far_as_they_fit() -> None:
-    drawn = draw(look_of("x", patterns("textbook", Asked(length=7))), width=80).splitlines()
+    drawn = draw(look_of("x", rules_of_set("textbook", PatternOptions(length=7))), width=80).splitlines()
     assert "full (100 % of pairs)" in drawn[0] and "local" in drawn[0]
     assert max(map(len, drawn)) <= 80
-    long = draw(look_of("x", masks("causal", Asked(length=300))), width=60)
+    long = draw(look_of("x", rules_of_mask("causal", PatternOptions(length=300))), width=60)
     assert max(map(len, long.splitlines())) <= 60 and "█" in long
 
 

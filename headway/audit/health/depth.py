@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.health.record import Depth, Logits
-from headway.look.lens.blocks import first_tensor
+from headway.observe.hooks import first_tensor, is_block
 
 # Containers of blocks: the same class several times in a row.
 _CONTAINERS = (nn.ModuleList, nn.Sequential)
@@ -28,15 +28,9 @@ def blocks(module: nn.Module) -> list[tuple[str, nn.Module]]:
 
 def _repeated(name: str, container: nn.Module) -> list[tuple[str, nn.Module]]:
     children = [(f"{name}.{key}" if name else key, one) for key, one in container.named_children()]
-    whole = [(key, one) for key, one in children if _is_block(one)]
+    whole = [(key, one) for key, one in children if is_block(one)]
     kinds = [type(one) for _, one in whole]
     return [(key, one) for key, one in whole if kinds.count(type(one)) > 1]
-
-
-def _is_block(part: nn.Module) -> bool:
-    """A linear layer or a norm that stands twice is a part of a block; a list of modules is never called."""
-    inner = not isinstance(part, nn.ModuleList | nn.ModuleDict) and next(part.children(), None) is not None
-    return inner and next(part.parameters(), None) is not None
 
 
 class Stream:

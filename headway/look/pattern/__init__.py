@@ -1,8 +1,7 @@
 """Rules without a model: who may attend to whom under a mechanism or a mask, and what embeddings of positions say."""
 
-from headway.look.pattern.asked import Asked
-from headway.look.pattern.draw import look_of
-from headway.look.pattern.rule import Rule
-from headway.look.pattern.sets import masks, mechanisms, patterns
+from headway.look.pattern.options import PatternOptions
+from headway.look.pattern.rule import Rule, look_of
+from headway.look.pattern.rules import rules_of_mask, rules_of_mechanism, rules_of_set
 
-__all__ = ["Asked", "Rule", "look_of", "masks", "mechanisms", "patterns"]
+__all__ = ["PatternOptions", "Rule", "look_of", "rules_of_mask", "rules_of_mechanism", "rules_of_set"]

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from headway.look.pattern.positions import Curves, Embedding, Heat
+from headway.look.pattern.figures import Curves, Heat, Plots
 from headway.look.picture.colours import diverging, sequential
 from headway.look.terminal.cells import pooled, shades
 from headway.render import Html, Section, Series, escaped, line_chart, number, page
@@ -25,7 +25,7 @@ STYLE = """
 """
 
 
-def document(made: Embedding) -> str:
+def document(made: Plots) -> str:
     """The whole page; every part is drawn and needs no script."""
     sections = [Section(part.title, _part(part), f"part-{place}", style=STYLE) for place, part in enumerate(made.parts)]
     return page(made.title, sections, made.subtitle)
@@ -79,7 +79,7 @@ def _picture(part: Heat, values: Float[np.ndarray, "y x"]) -> str:
     return data_address(png(pixels.tobytes(), width=pixels.shape[1], height=pixels.shape[0], channels=3))
 
 
-def text(made: Embedding, *, width: int = 80) -> str:
+def text(made: Plots, *, width: int = 80) -> str:
     """The same in letters: how far from 0 each number is, and the curves as rows of numbers."""
     lines = [made.title, made.subtitle]
     for part in made.parts:

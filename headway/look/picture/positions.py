@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from headway.look.pattern.positions import Curves, Embedding, Heat
+from headway.look.pattern.figures import Curves, Heat, Plots
 from headway.look.picture.style import INK, SOFT, WIDTH, figure, framed, map_of, require, saved
 
 TONES = ("#1c5fd4", "#d4660a", "#14804f", "#b02a86", "#0b8299", "#8f6a00", "#7a4fd0", "#c0392f")
 
 
-def positions_picture(made: Embedding, path: Path) -> Path:
+def positions_picture(made: Plots, path: Path) -> Path:
     """One panel for each part, two in a row."""
     require(path)
     rows = -(-len(made.parts) // 2)

@@ -6,13 +6,10 @@ from typing import Any
 from torch import nn
 
 from headway.look.reading.foreign import read_foreign
-from headway.look.reading.given import Given
 from headway.look.reading.images import davit, vision
-from headway.look.reading.pairs import pair
-from headway.look.reading.sample import Place, Sample
-from headway.look.reading.texts import language, masked, sentence
-from headway.look.reading.vectors import read_vectors
-from headway.look.reading.vocabulary import Vocabulary, numbers, vocabulary_of
+from headway.look.reading.sample import Given, Place, Sample
+from headway.look.reading.texts import language, masked, pair, read_vectors, sentence
+from headway.look.reading.tokens import Vocabulary, numbers, vocabulary_of
 
 __all__ = ["Given", "Place", "Sample", "Vocabulary", "numbers", "own_kind", "read", "vocabulary_of"]
 

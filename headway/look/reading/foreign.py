@@ -1,30 +1,29 @@
 """Somebody else's model: in the manner of transformers with its tokenizer, or any module with its inputs."""
 
-from collections.abc import Mapping
+import inspect
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headway.look.reading.called import (
-    TARGETS,
-    calling,
-    check_names,
-    config_of,
-    logits_of,
-    takes,
-    translates,
-    vocabulary_size,
-)
-from headway.look.reading.cutting import Cut
-from headway.look.reading.given import Given, check_length, only_one, renamed, text_of
+from headway.config import nearest
 from headway.look.reading.images import address, patches, stretched
-from headway.look.reading.pairs import target_cut, target_side
-from headway.look.reading.sample import Sample, at_rest
-from headway.look.reading.texts import ONE_OF_SEVERAL
-from headway.look.reading.vectors import positions
-from headway.look.reading.vocabulary import Vocabulary, numbers, vocabulary_of
-from headway.look.reading.where import TARGET, reads_one_way, where
+from headway.look.reading.sample import (
+    Given,
+    Known,
+    Place,
+    Sample,
+    at_rest,
+    check_length,
+    only_one,
+    positions,
+    renamed,
+    text_of,
+)
+from headway.look.reading.texts import ONE_OF_SEVERAL, SOURCE, TARGET, target_cut, target_side
+from headway.look.reading.tokens import Cut, Vocabulary, numbers, vocabulary_of
 from headway.look.record import Side
 
 NEW = 64  # tokens of a target that the model writes itself, at most
@@ -166,3 +165,123 @@ def _side(model: nn.Module, x: Tensor, name: str, vocabulary: Vocabulary) -> Sid
 def _renamed(side: Side, tokens: Any) -> Side:
     """Of vectors nobody knows which axis counts the places, but the user who has a name for each."""
     return Side("positions", tuple(map(str, tokens))) if side.name == "positions" else renamed(side, tokens)
+
+
+PLACES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
+TARGETS = ("decoder_input_ids", "decoder_inputs_embeds", "tgt", "target", "trg")
+
+
+def takes(model: nn.Module) -> frozenset[str]:
+    """The names of what `forward` takes."""
+    try:
+        return frozenset(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):  # a compiled or scripted one
+        return frozenset()
+
+
+def config_of(model: nn.Module, *names: str) -> Any:
+    """The first of these settings that the model's configuration has, also for generating; None: it has none."""
+    holders = (getattr(model, "config", None), getattr(model, "generation_config", None))
+    found = (getattr(holder, name, None) for holder in holders for name in names)
+    return next((one for one in found if one is not None), None)
+
+
+def check_names(model: nn.Module, inputs: Mapping[str, Any], title: str) -> None:
+    """Refuse what `forward` does not name: it would not be read. A tokenizer's types are left out without a word."""
+    names = takes(model)
+    unknown = [name for name in inputs if name not in names and name != "token_type_ids"]
+    if unknown and not names <= {"args", "kwargs"}:
+        known = sorted(names - {"args", "kwargs"})
+        raise ValueError(
+            f"{title} takes no {unknown[0]!r}{nearest(unknown[0], known)}: name inputs= as its forward does, "
+            f"such as {', '.join(_first_arguments(model))}"
+        )
+
+
+def _first_arguments(model: nn.Module) -> list[str]:
+    return list(inspect.signature(model.forward).parameters)[:3]
+
+
+def translates(model: nn.Module) -> bool:
+    """Whether it reads a source and a target."""
+    return {"input_ids", "decoder_input_ids"} <= takes(model)
+
+
+def calling(model: nn.Module, keywords: Mapping[str, Any], title: str) -> Callable[[], Any]:
+    """The call; what goes wrong inside is told in one sentence, with the length where that may be why."""
+    names = takes(model)
+    more = {"use_cache": False} if "use_cache" in names else {}
+    given = {name: value for name, value in keywords.items() if name in names}
+
+    def call() -> Any:
+        try:
+            return model(**given, **more) if given else model(*keywords.values())
+        except Exception as error:
+            raise ValueError(_why(model, keywords, title, error)) from error
+
+    return call
+
+
+def _why(model: nn.Module, keywords: Mapping[str, Any], title: str, error: Exception) -> str:
+    longest = max((one.shape[1] for one in keywords.values() if isinstance(one, Tensor) and one.ndim == 2), default=0)
+    limit = config_of(model, *PLACES)
+    if isinstance(limit, int) and longest > limit:
+        return f"the text has {longest:,} tokens, and {title} has positions for {limit:,}: shorten it"
+    said = (str(error).strip().splitlines() or [""])[0]
+    shapes = ", ".join(f"{name} {tuple(one.shape)}" for name, one in keywords.items() if isinstance(one, Tensor))
+    return f"{title}, called with {shapes or 'nothing'}, failed: {type(error).__name__}: {said}"
+
+
+def logits_of(model: nn.Module, call: Callable[[], Any]) -> Callable[[], Tensor] | None:
+    """The logits in its output, of a model that has words to say."""
+    head = getattr(model, "get_output_embeddings", None)
+    if not callable(head) or not isinstance(head(), nn.Module):
+        return None
+    return lambda: call().logits
+
+
+def vocabulary_size(model: nn.Module) -> int:
+    found = config_of(model, "vocab_size")
+    return found if isinstance(found, int) else 0
+
+
+_CROSS_NAMES = re.compile(
+    r"encoder_attn|encdecattention|cross_?attention|cross_?attn|\bcross\b|multihead_attn|src_attn", re.I
+)
+_ONE_WAY = ("is_causal", "is_decoder", "causal")
+
+
+def where(model: nn.Module, attention: Known, *, both: bool) -> Place:
+    """`both`: it reads a source and a target, and its modules say which of them they are for."""
+    if not both:
+        return Place("decoder" if one_way(model, attention.name) else "encoder")
+    parts = attention.name.lower().split(".")
+    if _CROSS_NAMES.search(attention.name):
+        return Place("cross", TARGET, SOURCE)
+    if any(part.startswith("decoder") for part in parts):
+        return Place("decoder", TARGET, TARGET)
+    return Place("encoder")
+
+
+def one_way(model: nn.Module, name: str) -> bool:
+    """Whether the module, or the nearest one around it that says anything, reads from left to right."""
+    parts = name.split(".") if name else []
+    for end in range(len(parts), 0, -1):
+        holder = _submodule(model, ".".join(parts[:end]))
+        for flag in _ONE_WAY:
+            if isinstance(found := getattr(holder, flag, None), bool):
+                return found
+    return getattr(getattr(model, "config", None), "is_decoder", False) is True
+
+
+def reads_one_way(model: nn.Module) -> bool:
+    """Whether any part of it says that it reads from left to right."""
+    parts = (*model.modules(), getattr(model, "config", None))
+    return any(getattr(part, flag, None) is True for part in parts for flag in _ONE_WAY)
+
+
+def _submodule(model: nn.Module, name: str) -> nn.Module | None:
+    try:
+        return model.get_submodule(name)
+    except AttributeError:
+        return None

@@ -11,8 +11,7 @@ from torch import Tensor
 from headway.config.base import Pair, sides
 from headway.config.images import Images
 from headway.data.image import per_channel, read_image
-from headway.look.reading.given import Given
-from headway.look.reading.sample import Known, Place, Sample
+from headway.look.reading.sample import EXTRA, Given, Known, Place, Sample
 from headway.look.record import Side
 from headway.render.png import data_address, png
 
@@ -21,7 +20,6 @@ PADDING = (
     "Grids are filled up to whole windows: stage {} patches. Padding is no part of the picture, and measures and roles "
     "count it."
 )
-EXTRA = ("[class]", "[distillation]")
 
 
 def vision(model: Any, given: Given, title: str) -> Sample:

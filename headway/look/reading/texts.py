@@ -1,16 +1,17 @@
-"""Our own models that read one text: language models, masked-word models, sentence encoders."""
+"""Our own models that read text (language, masked, sentence, encoder-decoder, recurrent), and our layers alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headway.look.reading.cutting import Cut
-from headway.look.reading.given import Given, check_length, only_one, renamed, text_of
-from headway.look.reading.sample import Place, Sample
-from headway.look.reading.vocabulary import Vocabulary
+from headway.look.reading.images import patches
+from headway.look.reading.sample import Given, Known, Place, Sample, check_length, only_one, positions, renamed, text_of
+from headway.look.reading.tokens import Cut, Vocabulary
+from headway.look.record import Side
 
 DECODER, ENCODER = Place("decoder"), Place("encoder")
 ONE_OF_SEVERAL = "The first of {} inputs is shown."
@@ -82,3 +83,78 @@ def sentence(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sa
     return Sample(
         title, model, (side,), lambda: model.encoder.hidden_states(tokens), lambda attention: ENCODER, notes=notes
     )
+
+
+SOURCE, TARGET = 0, 1
+TARGET_DECODER, CROSS = Place("decoder", TARGET, TARGET), Place("cross", TARGET, SOURCE)
+AS_A_SOURCE = "The target was cut into tokens as a source is: Marian's directories have no other way."
+
+
+def pair(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sample:
+    """The source, and the target as a decoder reads it: its start token first, each token predicts the next."""
+    config = model.config
+    if given.pair is None:
+        raise ValueError(f"{title} reads a source and a target: give the target as the pair too")
+    source, notes = cut_of(replace(given, pair=None), vocabulary, title)
+    target = target_cut(given.pair, vocabulary, config.special.start, config.special.end, title)
+    limit = config.length if config.kind == "seq2seq" else None
+    check_length(len(source.ids), limit, what="the source", title=title)
+    check_length(len(target.ids), limit, what="the target", title=title)
+    if config.family == "marian" and isinstance(given.pair, str):
+        notes += (AS_A_SOURCE,)
+    sides = (renamed(vocabulary.side("source", source), given.tokens), target_side(vocabulary, target))
+    like = next(model.parameters())
+    read, written = row(source, like), row(target, like)
+    outputs = config.outputs if config.kind == "seq2seq" else config.vocabulary
+    return Sample(
+        title, model, sides, lambda: _read(model, read, written), place, lambda: model(read, written),
+        TARGET, vocabulary.word, outputs, notes,
+    )  # fmt: skip
+
+
+def _read(model: Any, source: torch.Tensor, target: torch.Tensor) -> Any:
+    return model.hidden_states(target, model.encode(source))
+
+
+def target_cut(
+    target: str | Sequence[int], vocabulary: Vocabulary, start: int | None, ends: Sequence[int], title: str
+) -> Cut:
+    """What a decoder reads of a target: the start token, then all but the token that ends it."""
+    if start is None:
+        raise ValueError(f"{title} does not say which token its targets begin with (special.start in its config.json)")
+    cut = vocabulary.target(target) if isinstance(target, str) else Cut(tuple(target))
+    ended = bool(cut.ids) and cut.ids[-1] in ends
+    last = len(cut.ids) - ended
+    words = None if cut.words is None else (-1, *cut.words[:last])
+    tokens = None if cut.tokens is None else (vocabulary.word(start), *cut.tokens[:last])
+    return Cut((start, *cut.ids[:last]), (), words, tokens)
+
+
+def target_side(vocabulary: Vocabulary, cut: Cut) -> Side:
+    """The token that a target begins with stands for no text, whatever the tokenizer calls it."""
+    side = vocabulary.side("target", cut)
+    return replace(side, special=tuple(sorted({0, *side.special})))
+
+
+def place(attention: Known) -> Place:
+    """By the name of its module."""
+    if attention.name.startswith("encoder."):
+        return ENCODER
+    return TARGET_DECODER if attention.name.startswith("decoder.") and not attention.name.endswith(".cross") else CROSS
+
+
+def read_vectors(model: Any, given: Given, title: str) -> Sample:
+    """Positions in a row, or on the grid of the attention."""
+    x = given.inputs
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{title} reads vectors and no text: give them in Python, headway.show(model, inputs=x)")
+    if not x.is_floating_point() or x.ndim not in (2, 3):
+        raise ValueError(f"{title} reads vectors of shape L D or B L D, not {x.dtype} of shape {tuple(x.shape)}")
+    x = x if x.ndim == 3 else x[None]
+    notes = (ONE_OF_SEVERAL.format(len(x)),) if len(x) > 1 else ()
+    attention = model.config.stack.block.attention
+    place = Place("decoder" if attention.causal else "encoder")
+    grid = getattr(attention.mechanism, "grid", None)
+    side = positions(x.shape[1]) if grid is None else patches("image", grid, (), None)
+    side = renamed(side, given.tokens)
+    return Sample(title, model, (side,), lambda: model(x[:1]), lambda attention: place, notes=notes)

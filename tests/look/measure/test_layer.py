@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from headway.config import Additive, AttentionConfig, Channel, Linear, Local, Spatial
-from headway.look.measure import layer, layer_of
+from headway.look import layer
+from headway.look.layer import layer_of
 from headway.look.packed import Factors, Weights
 from headway.look.record import Layer, Side
 from headway.nn.attention import Attention

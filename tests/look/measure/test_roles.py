@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.look.measure import layer_of, roles_table
+from headway.look.layer import layer_of
 from headway.look.record import Kind, Look, Side
+from headway.look.roles import roles_table
 from tests.look.measure.written import Written, looking
 
 TOKENS = (

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from headway.look.pattern.jacobian import softmax_drawn
-from headway.look.pattern.positions import Curves, Heat
+from headway.look.pattern.figures import Curves, Heat, softmax_plots
 
 
 def test_the_textbooks_scores() -> None:
-    weights, jacobian, growing, by_width = softmax_drawn((-3.0, 1.0, 100.0, 5.0, -1.0)).parts
+    weights, jacobian, growing, by_width = softmax_plots((-3.0, 1.0, 100.0, 5.0, -1.0)).parts
     assert isinstance(weights, Heat) and weights.values[0, 2] == 1.0
     assert isinstance(jacobian, Heat) and f"{jacobian.values[2, 2]:.5e}" == "5.63774e-42"
     assert isinstance(growing, Curves)
@@ -23,7 +22,7 @@ def test_the_textbooks_scores() -> None:
 
 def test_the_jacobian_is_the_derivative() -> None:
     z, step = np.array([0.3, -1.1, 0.7]), 1e-6
-    jacobian = softmax_drawn(tuple(z)).parts[1]
+    jacobian = softmax_plots(tuple(z)).parts[1]
     assert isinstance(jacobian, Heat)
 
     def softmax(scores: np.ndarray) -> np.ndarray:
@@ -37,9 +36,9 @@ def test_the_jacobian_is_the_derivative() -> None:
 @pytest.mark.parametrize("scores", [(), (1.0,), (1.0, float("inf")), (0.0,) * 65])
 def test_what_is_no_row_of_scores_is_refused(scores: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="2 to 64 finite scores"):
-        softmax_drawn(scores)
+        softmax_plots(scores)
 
 
 def test_equal_scores_never_decide() -> None:
-    growing = softmax_drawn((2.0, 2.0)).parts[2]
+    growing = softmax_plots((2.0, 2.0)).parts[2]
     assert isinstance(growing, Curves) and growing.series[0][2] == pytest.approx(0.5)

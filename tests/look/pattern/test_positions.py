@@ -6,18 +6,18 @@ import re
 import numpy as np
 import pytest
 
-from headway.look.pattern.positions import POSITIONS, Curves, Heat, positions
+from headway.look.pattern.figures import POSITIONS, Curves, Heat, position_plots
 from headway.look.pattern.positions_page import coloured, document, text
 
 
 def heat(kind: str, place: int, **said: int) -> Heat:
-    found = positions(kind, **said).parts[place]
+    found = position_plots(kind, **said).parts[place]
     assert isinstance(found, Heat)
     return found
 
 
 def curves(kind: str, place: int, **said: int | bool) -> Curves:
-    found = positions(kind, **said).parts[place]
+    found = position_plots(kind, **said).parts[place]
     assert isinstance(found, Curves)
     return found
 
@@ -58,7 +58,7 @@ def test_relative_buckets_by_difference() -> None:
 
 
 def test_grid_embedding_is_most_like_itself() -> None:
-    made = positions("grid", grid=(3, 5), width=8)
+    made = position_plots("grid", grid=(3, 5), width=8)
     values, near = made.parts
     assert isinstance(values, Heat) and isinstance(near, Heat)
     assert values.values.shape == (15, 8) and near.values.shape == (3, 5)
@@ -76,20 +76,20 @@ def test_a_side_of_0_that_never_occurs_is_not_on_the_scale() -> None:
     assert heat("alibi", 0, length=5, bias_heads=2).ends == (-0.25, 0.0)
     assert heat("alibi", 0, length=1).ends == (0.0, 1.0)
     assert heat("relative", 1, length=20).ends == (-15.0, 15.0)
-    page = document(positions("alibi", length=5, bias_heads=2))
+    page = document(position_plots("alibi", length=5, bias_heads=2))
     assert "<span>-0.25</span>" in page and "<span>0.25</span>" not in page
 
 
 def test_the_arrow_beside_a_table_points_down_as_its_rows_go() -> None:
     """Letters that run down the page have it so; turned by half a circle it would point up."""
-    page = document(positions("sinusoidal", length=5, width=6))
+    page = document(position_plots("sinusoidal", length=5, width=6))
     (style,) = re.findall(r"\.heat \.down\{([^}]*)\}", page)
     assert "vertical-rl" in style and "rotate" not in style
 
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_columns_of_numbers_stay_apart(width: int) -> None:
-    lines = text(positions("alibi", bias_heads=3, length=6), width=width).splitlines()[-4:]
+    lines = text(position_plots("alibi", bias_heads=3, length=6), width=width).splitlines()[-4:]
     assert max(map(len, lines)) <= width and lines[0].split()[:2] == ["distance", "0"]
     assert {len(line.split("  ", 1)[1].split()) for line in lines} == {len(lines[0].split()) - 1}
     assert lines[2].split()[-1] == "-0.0195"
@@ -97,7 +97,7 @@ def test_columns_of_numbers_stay_apart(width: int) -> None:
 
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_page_and_text(kind: str) -> None:
-    made = positions(kind)
+    made = position_plots(kind)
     page = document(made)
     assert page.count("<section") == len(made.parts)
     assert page.count('src="data:image/png;base64,') == 2 * sum(isinstance(part, Heat) for part in made.parts)
@@ -122,5 +122,5 @@ def test_page_and_text(kind: str) -> None:
 )
 def test_mistakes(kind: str, said: dict, sentence: str) -> None:
     with pytest.raises(ValueError) as found:
-        positions(kind, **said)
+        position_plots(kind, **said)
     assert sentence in str(found.value)

@@ -4,9 +4,7 @@ import pytest
 from tokenizers import Tokenizer as Engine
 from tokenizers import models
 
-from headway.look.reading.cutting import by_words
-from headway.look.reading.spelling import spelled, words_of
-from headway.look.reading.vocabulary import vocabulary_of
+from headway.look.reading.tokens import by_words, spelled, vocabulary_of, words_of
 from tests.look.reading.made import pieces, tokenizer
 
 TEXT = "the cat ï🙂"

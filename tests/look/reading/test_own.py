@@ -13,7 +13,7 @@ from headway.config.images import Images
 from headway.look.make import look_at, seen
 from headway.look.reading import Given, numbers, read
 from headway.look.reading.images import on_canvas, pixels_of
-from headway.look.reading.pairs import target_cut, target_side
+from headway.look.reading.texts import target_cut, target_side
 from headway.look.record import Look
 from headway.observe.weights import Selection
 from headway.presets.seeds import udl_channels
