@@ -15,6 +15,12 @@ from headway.look.record import Kind, Layer, Side
 from headway.observe.weights import Selection
 from headway.ops.mask.pairs import ALL
 
+NUMBERS = 2**20  # weights that are computed at a time
+ROWS = 2048  # of a long text, rows at even distances are measured, so many at least: all would take minutes
+POINTS = 48  # on either side
+BUDGET = 8 * 2**20  # bytes of weights in one page, all layers together; beyond, queries and keys
+LIMIT = 64 * 2**20  # bytes of anything in one page: a browser still opens it at once
+
 
 @runtime_checkable
 class SoftmaxFactors(Protocol):
@@ -45,10 +51,6 @@ class AttentionWeights(Protocol):
     def shape(self) -> tuple[int, int, int, int]: ...  # B H L M
     def weights(self, rows: slice = ALL, heads: Sequence[int] | slice = ALL) -> Float[Tensor, "B h l M"]: ...
     def parts(self) -> SoftmaxFactors | None: ...
-
-
-NUMBERS = 2**20  # weights that are computed at a time
-ROWS = 2048  # of a long text, rows at even distances are row_step, so many at least: all would take minutes
 
 
 @torch.no_grad()
@@ -142,9 +144,6 @@ def _may(parts: SoftmaxFactors | None, weights: Tensor, rows: slice, heads: tupl
     return (table if len(table) == 1 else table[list(heads)]).cpu()
 
 
-POINTS = 48  # on either side
-
-
 class SmallMaps:
     """A point is the mean over its rows of the largest weight among its keys: a thin diagonal keeps its strength."""
 
@@ -166,10 +165,6 @@ class SmallMaps:
         means = self.total / self.count.clamp(min=1)[:, None]
         top = means.amax((1, 2), keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
         return (means * (255 / top)).round().clamp(0, 255).to(torch.uint8).numpy()
-
-
-BUDGET = 8 * 2**20  # bytes of weights in one page, all layers together; beyond, queries and keys
-LIMIT = 64 * 2**20  # bytes of anything in one page: a browser still opens it at once
 
 
 class Packing:

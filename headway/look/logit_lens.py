@@ -30,10 +30,155 @@ NUMBERS = 2**22  # logits that are computed at a time
 CLOSE = 1e-4  # by which the last depth may differ from the model's own logits, relative to the largest
 
 Word = Callable[[int], str]
+# Vectors of a depth -> logits of words.
+Readout = Callable[[Tensor], Tensor]
+STEPS = 8  # modules in a row from the last block to the words, at most
 
 
 class NoLogitLens(Exception):
     """Says in one sentence why there is none."""
+
+
+def blocks(module: nn.Module) -> dict[nn.Module, str]:
+    """The outermost modules that stand in a list of their kind, each with the name of that list."""
+    found: dict[nn.Module, str] = {}
+    outer: list[str] = []
+    for name, part in module.named_modules():
+        if isinstance(part, nn.ModuleList) and not any(name.startswith(f"{one}.") for one in outer):
+            inside = [one for one in part if is_block(one)]
+            outer += [name] if inside else []
+            found |= dict.fromkeys(inside, name)
+    return found
+
+
+class BlockOutputs:
+    """Of the last list of blocks that runs: what its first block reads and what each of them gives, at some places."""
+
+    def __init__(self, found: dict[nn.Module, str], places: Callable[[int], Sequence[int]]) -> None:
+        self.found, self.places = found, places
+        self.first: nn.Module | None = None
+        self.seen: list[Float[Tensor, "p D"]] = []  # of item 0; copies, since a model may go on in place
+        self.last: Tensor | None = None  # what the last block gave, as it is
+
+    def before(self, part: nn.Module, args: tuple[Any, ...]) -> None:
+        if part not in self.found:
+            return
+        given = first_tensor(args)
+        if self._begins(part, given):
+            self.first, self.seen = part, []
+            self._keep(given)
+
+    def _begins(self, block: nn.Module, given: Tensor | None) -> bool:
+        """Another list, or the same anew; a block that reads what it gave itself goes on."""
+        if self.first is None or self.found[block] != self.found[self.first]:
+            return True
+        return block is self.first and (given is None or self.last is None or not same(given, self.last))
+
+    def after(self, part: nn.Module, kwargs: dict[str, Any], result: Any) -> None:
+        if part in self.found:
+            if not self.seen:  # torch shows arguments by name only now
+                self._keep(first_tensor(kwargs))
+            self._keep(first_tensor(result))
+
+    def _keep(self, given: Tensor | None) -> None:
+        self.last = None if given is None else given.detach()
+        if self.last is not None and self.last.ndim == 3:
+            self.seen.append(self.last[0, list(self.places(self.last.shape[1]))])
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """The same numbers in the same place; a view of other shape may lie between."""
+    return one.data_ptr() == other.data_ptr() and one.numel() == other.numel()
+
+
+def known_readout(model: nn.Module) -> Readout | None:
+    """The way of headway's own models."""
+    if isinstance(model, Language):
+        return lambda x: model.logits(model.stack.norm(x))
+    if isinstance(model, Masked) and model.word_head is not None:
+        return lambda x: model.words(model.stack.norm(x))
+    if isinstance(model, Seq2Seq):
+        return lambda x: model.logits(model.decoder.norm(x))
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A module that was called with one tensor and gave one."""
+
+    module: nn.Module
+    given: Tensor
+    result: Tensor
+
+
+class ReadoutSearch:
+    """What ran since the last block, each step by reference."""
+
+    def __init__(self, model: nn.Module, blocks: dict[nn.Module, str]) -> None:
+        inside = {part for block in blocks for part in block.modules()}
+        self.model, self.blocks = model, blocks
+        self.others = set(model.modules()) - inside
+        self.steps: list[Step] = []
+
+    def after(self, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if part in self.blocks:
+            self.steps.clear()
+        elif part in self.others and len(args) == 1 and not kwargs and isinstance(result, Tensor):
+            self.steps += [Step(part, one.detach(), result.detach()) for one in args if isinstance(one, Tensor)]
+
+    def way(self, start: Tensor, end: Tensor) -> Readout | None:
+        """From what the last block gave to the model's answer, through modules that ran."""
+        found = self._way(start, end, STEPS)
+        return None if not found else lambda x: _through(found, x)
+
+    def _way(self, start: Tensor, end: Tensor, steps: int) -> list[Readout] | None:
+        if (last := self._end(start, end)) is not None:
+            return last
+        for step in self.steps if steps else []:
+            factor = None if same(step.given, step.result) else _factor(start, step.given)
+            rest = None if factor is None else self._way(step.result, end, steps - 1)
+            if factor is not None and rest is not None:
+                return [_times(factor), step.module, *rest]
+        return None
+
+    def _end(self, start: Tensor, end: Tensor) -> list[Readout] | None:
+        """Nothing, a factor, or a vector that the model holds and adds (BART): seen at the last place only."""
+        if same(start, end):
+            return []
+        if start.shape != end.shape or not end.numel():
+            return None
+        one, other = start[0, -1], end[0, -1]
+        if (factor := _factor(one, other)) is not None:
+            return [_times(factor)]
+        held = (
+            x.detach().flatten() for x in (*self.model.buffers(), *self.model.parameters()) if x.numel() == len(one)
+        )
+        return next(([_plus(x)] for x in held if torch.allclose(one + x, other, rtol=1e-4, atol=1e-5)), None)
+
+
+def _through(way: list[Readout], x: Tensor) -> Tensor:
+    for step in way:
+        x = step(x)
+    return x
+
+
+def _times(factor: float) -> Readout:
+    return lambda x: x if factor == 1.0 else x * factor
+
+
+def _plus(vector: Tensor) -> Readout:
+    return lambda x: x + vector
+
+
+def _factor(one: Tensor, other: Tensor) -> float | None:
+    """What `one` was multiplied by to give `other`; None where it was not."""
+    if same(one, other):
+        return 1.0
+    if one.shape != other.shape or not one.numel():
+        return None
+    at = one.abs().argmax()
+    factor = (other.flatten()[at] / one.flatten()[at]).item()
+    return factor if factor and (one * factor - other).abs().max() <= 1e-5 * other.abs().max() else None
 
 
 @torch.no_grad()
@@ -146,150 +291,3 @@ def _lens(found: list[tuple[Tensor, Tensor]], *, side: int, places: tuple[int, .
         tuple(tuple(tuple(row) for row in shares.tolist()) for shares, _ in found),
         "" if len(places) == length else f"{len(places):,} of {length:,} places.",
     )
-
-
-# Vectors of a depth -> logits of words.
-Readout = Callable[[Tensor], Tensor]
-STEPS = 8  # modules in a row from the last block to the words, at most
-
-
-def known_readout(model: nn.Module) -> Readout | None:
-    """The way of headway's own models."""
-    if isinstance(model, Language):
-        return lambda x: model.logits(model.stack.norm(x))
-    if isinstance(model, Masked) and model.word_head is not None:
-        return lambda x: model.words(model.stack.norm(x))
-    if isinstance(model, Seq2Seq):
-        return lambda x: model.logits(model.decoder.norm(x))
-    return None
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """A module that was called with one tensor and gave one."""
-
-    module: nn.Module
-    given: Tensor
-    result: Tensor
-
-
-class ReadoutSearch:
-    """What ran since the last block, each step by reference."""
-
-    def __init__(self, model: nn.Module, blocks: dict[nn.Module, str]) -> None:
-        inside = {part for block in blocks for part in block.modules()}
-        self.model, self.blocks = model, blocks
-        self.others = set(model.modules()) - inside
-        self.steps: list[Step] = []
-
-    def after(self, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        if part in self.blocks:
-            self.steps.clear()
-        elif part in self.others and len(args) == 1 and not kwargs and isinstance(result, Tensor):
-            self.steps += [Step(part, one.detach(), result.detach()) for one in args if isinstance(one, Tensor)]
-
-    def way(self, start: Tensor, end: Tensor) -> Readout | None:
-        """From what the last block gave to the model's answer, through modules that ran."""
-        found = self._way(start, end, STEPS)
-        return None if not found else lambda x: _through(found, x)
-
-    def _way(self, start: Tensor, end: Tensor, steps: int) -> list[Readout] | None:
-        if (last := self._end(start, end)) is not None:
-            return last
-        for step in self.steps if steps else []:
-            factor = None if same(step.given, step.result) else _factor(start, step.given)
-            rest = None if factor is None else self._way(step.result, end, steps - 1)
-            if factor is not None and rest is not None:
-                return [_times(factor), step.module, *rest]
-        return None
-
-    def _end(self, start: Tensor, end: Tensor) -> list[Readout] | None:
-        """Nothing, a factor, or a vector that the model holds and adds (BART): seen at the last place only."""
-        if same(start, end):
-            return []
-        if start.shape != end.shape or not end.numel():
-            return None
-        one, other = start[0, -1], end[0, -1]
-        if (factor := _factor(one, other)) is not None:
-            return [_times(factor)]
-        held = (
-            x.detach().flatten() for x in (*self.model.buffers(), *self.model.parameters()) if x.numel() == len(one)
-        )
-        return next(([_plus(x)] for x in held if torch.allclose(one + x, other, rtol=1e-4, atol=1e-5)), None)
-
-
-def _through(way: list[Readout], x: Tensor) -> Tensor:
-    for step in way:
-        x = step(x)
-    return x
-
-
-def _times(factor: float) -> Readout:
-    return lambda x: x if factor == 1.0 else x * factor
-
-
-def _plus(vector: Tensor) -> Readout:
-    return lambda x: x + vector
-
-
-def _factor(one: Tensor, other: Tensor) -> float | None:
-    """What `one` was multiplied by to give `other`; None where it was not."""
-    if same(one, other):
-        return 1.0
-    if one.shape != other.shape or not one.numel():
-        return None
-    at = one.abs().argmax()
-    factor = (other.flatten()[at] / one.flatten()[at]).item()
-    return factor if factor and (one * factor - other).abs().max() <= 1e-5 * other.abs().max() else None
-
-
-def blocks(module: nn.Module) -> dict[nn.Module, str]:
-    """The outermost modules that stand in a list of their kind, each with the name of that list."""
-    found: dict[nn.Module, str] = {}
-    outer: list[str] = []
-    for name, part in module.named_modules():
-        if isinstance(part, nn.ModuleList) and not any(name.startswith(f"{one}.") for one in outer):
-            inside = [one for one in part if is_block(one)]
-            outer += [name] if inside else []
-            found |= dict.fromkeys(inside, name)
-    return found
-
-
-class BlockOutputs:
-    """Of the last list of blocks that runs: what its first block reads and what each of them gives, at some places."""
-
-    def __init__(self, found: dict[nn.Module, str], places: Callable[[int], Sequence[int]]) -> None:
-        self.found, self.places = found, places
-        self.first: nn.Module | None = None
-        self.seen: list[Float[Tensor, "p D"]] = []  # of item 0; copies, since a model may go on in place
-        self.last: Tensor | None = None  # what the last block gave, as it is
-
-    def before(self, part: nn.Module, args: tuple[Any, ...]) -> None:
-        if part not in self.found:
-            return
-        given = first_tensor(args)
-        if self._begins(part, given):
-            self.first, self.seen = part, []
-            self._keep(given)
-
-    def _begins(self, block: nn.Module, given: Tensor | None) -> bool:
-        """Another list, or the same anew; a block that reads what it gave itself goes on."""
-        if self.first is None or self.found[block] != self.found[self.first]:
-            return True
-        return block is self.first and (given is None or self.last is None or not same(given, self.last))
-
-    def after(self, part: nn.Module, kwargs: dict[str, Any], result: Any) -> None:
-        if part in self.found:
-            if not self.seen:  # torch shows arguments by name only now
-                self._keep(first_tensor(kwargs))
-            self._keep(first_tensor(result))
-
-    def _keep(self, given: Tensor | None) -> None:
-        self.last = None if given is None else given.detach()
-        if self.last is not None and self.last.ndim == 3:
-            self.seen.append(self.last[0, list(self.places(self.last.shape[1]))])
-
-
-def same(one: Tensor, other: Tensor) -> bool:
-    """The same numbers in the same place; a view of other shape may lie between."""
-    return one.data_ptr() == other.data_ptr() and one.numel() == other.numel()
