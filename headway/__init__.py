@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headway import nn
     from headway.app.classify import classify
     from headway.app.embed import embed
-    from headway.app.looked import show
+    from headway.app.show import show
     from headway.app.train import train
     from headway.app.translate import translate
     from headway.audit.examination import examine
@@ -81,7 +81,7 @@ PUBLIC = {
     "blocked": "headway.ops.mask",
     "price": "headway.cost.price",
     "examine": "headway.audit.examination",
-    "show": "headway.app.looked",
+    "show": "headway.app.show",
     "softmax_jacobian": "headway.ops.jacobian",
 }
 

@@ -12,9 +12,9 @@ from headway.app.heads_section import FILE
 from headway.config.run_files import RunFiles
 from headway.data.files import write_whole
 from headway.hub import load
-from headway.look.make import look_at
-from headway.look.reading import Given, read
+from headway.look.reading import ModelInputs, read
 from headway.look.record import Look
+from headway.look.view import look_at
 from headway.look.written import as_json
 from headway.training.objectives import TrainingSetup
 
@@ -37,24 +37,24 @@ def heads_of(work: TrainingSetup, place: RunFiles) -> Look:
     return look_at(replace(sample, notes=(note, *sample.notes)))
 
 
-def _tokens(inputs: Mapping[str, Tensor]) -> Given:
+def _tokens(inputs: Mapping[str, Tensor]) -> ModelInputs:
     """The beginning of one text (or of two, by their types), without its padding."""
     named = {name: inputs[name] for name in ("tokens", "types") if name in inputs}
-    return Given(inputs={name: _real(one, inputs.get("keep"))[:LONGEST] for name, one in named.items()})
+    return ModelInputs(inputs={name: _real(one, inputs.get("keep"))[:LONGEST] for name, one in named.items()})
 
 
-def _pair(inputs: Mapping[str, Tensor]) -> Given:
+def _pair(inputs: Mapping[str, Tensor]) -> ModelInputs:
     source = _real(inputs["source"], inputs["source_keep"])[:LONGEST]
     target = _real(inputs["target"], inputs["target_keep"])[:LONGEST]
-    return Given(inputs=source, pair=target[1:].tolist())  # the start token comes of itself
+    return ModelInputs(inputs=source, pair=target[1:].tolist())  # the start token comes of itself
 
 
-def _twin(inputs: Mapping[str, Tensor]) -> Given:
-    return Given(inputs=inputs["tokens_a"][0][: int(inputs["lengths_a"][0])][:LONGEST])
+def _twin(inputs: Mapping[str, Tensor]) -> ModelInputs:
+    return ModelInputs(inputs=inputs["tokens_a"][0][: int(inputs["lengths_a"][0])][:LONGEST])
 
 
-def _image(inputs: Mapping[str, Tensor]) -> Given:
-    return Given(inputs=inputs["images"][0])
+def _image(inputs: Mapping[str, Tensor]) -> ModelInputs:
+    return ModelInputs(inputs=inputs["images"][0])
 
 
 def _real(tokens: Tensor, keep: Tensor | None) -> Tensor:
@@ -62,6 +62,6 @@ def _real(tokens: Tensor, keep: Tensor | None) -> Tensor:
 
 
 # Task -> what its examples give a model to read.
-GIVEN: dict[str, Callable[[Mapping[str, Tensor]], Given]] = {
+GIVEN: dict[str, Callable[[Mapping[str, Tensor]], ModelInputs]] = {
     "language": _tokens, "masked": _tokens, "classify": _tokens, "seq2seq": _pair, "embed": _twin, "images": _image,
 }  # fmt: skip

@@ -6,14 +6,14 @@ from typing import Any
 from headway.data.files import write_whole
 from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_mechanism, rules_of_set
 from headway.look.pattern.figures import Plots, position_plots
-from headway.look.pattern.rule import Rule
+from headway.look.pattern.rule import PatternRule
 from headway.look.record import Look
 
 TITLES = {"textbook": "Six patterns of attention", "davit": "The two attentions of DaViT"}
 SETS = {"mechanism": rules_of_mechanism, "mask": rules_of_mask, "patterns": rules_of_set}
 
 
-def rules(kind: str, name: str, asked: PatternOptions) -> list[Rule]:
+def rules(kind: str, name: str, asked: PatternOptions) -> list[PatternRule]:
     """The rules of a mechanism, a mask or a set of patterns."""
     return SETS[kind](name, asked)
 
@@ -31,11 +31,11 @@ def title(kind: str, name: str) -> str:
     return f"{plain[0].upper()}{plain[1:]} {'attention' if kind == 'mechanism' else 'mask'}"
 
 
-def look(kind: str, name: str, found: list[Rule]) -> Look:
+def look(kind: str, name: str, found: list[PatternRule]) -> Look:
     return look_of(title(kind, name), found)
 
 
-def described(found: list[Rule]) -> list[dict[str, Any]]:
+def described(found: list[PatternRule]) -> list[dict[str, Any]]:
     """Each rule as JSON: its formula, its price, and the pattern as a row of 0 and 1 for each query."""
     return [
         {

@@ -21,10 +21,10 @@ from headway.bench.models import pair
 from headway.bench.row import Row, Target, counted, unmeasured
 from headway.bench.run import Run
 from headway.config import LanguageConfig
-from headway.look.make import look_at
 from headway.look.page import document
-from headway.look.reading import Given, read
+from headway.look.reading import ModelInputs, read
 from headway.look.record import Look
+from headway.look.view import look_at
 from headway.models import build
 from headway.observe.attention import captured
 from headway.observe.weights import CapturedAttention
@@ -96,7 +96,7 @@ def _record(length: int) -> Look:
     """The smallest GPT-2 on tokens by chance: what there is to draw does not depend on what it learnt."""
     config = preset("gpt2")
     assert isinstance(config, LanguageConfig)
-    given = Given(inputs=_tokens(config.vocabulary, length))
+    given = ModelInputs(inputs=_tokens(config.vocabulary, length))
     return look_at(read(build(config).eval(), given, title="GPT-2, random weights"), lens=False)
 
 

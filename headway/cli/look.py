@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from headway.cli.before import stdin_text, utf8
 from headway.cli.look_options import check_places, colours, columns, numbers, refuse, rows_of
-from headway.cli.look_patterns import Rule
+from headway.cli.look_patterns import RuleOptions
 
 if TYPE_CHECKING:
     from headway.look.record import Look
@@ -34,7 +34,7 @@ def look(
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
     seed: int = 0,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    rule: Annotated[Rule | None, Parameter(name="*")] = None,
+    rule: Annotated[RuleOptions | None, Parameter(name="*")] = None,
 ) -> int:
     """See what attends to what in a model, on a text or an image of yours.
 
@@ -109,15 +109,15 @@ def look(
     if image is not None:
         image.open("rb").close()  # said before a model is loaded
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.looked import open_target, view_of, wanted_of
-    from headway.look.reading import Given
+    from headway.app.show import open_target, selection_of, view_of
+    from headway.look.reading import ModelInputs
 
-    given, selection = Given(read, second, image), wanted_of(*asked)
+    given, selection = ModelInputs(read, second, image), selection_of(*asked)
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
-        opened = open_target(target, seed=seed, dtype=dtype)
-        if opened.receipt:
-            print(opened.receipt, flush=True)
-        view = view_of(opened, given, selection=selection, lens=lens, say=_say)
+        loaded = open_target(target, seed=seed, dtype=dtype)
+        if loaded.receipt:
+            print(loaded.receipt, flush=True)
+        view = view_of(loaded, given, selection=selection, lens=lens, say=_say)
     return _show(view.look, output, png, json)
 
 

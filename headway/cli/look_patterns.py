@@ -25,7 +25,7 @@ def _help(text: str, *names: str) -> Parameter:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RuleOptions:
     """What can be drawn without a model, and its sizes."""
 
     mechanism: Annotated[str | None, _help("softmax, linear, local, spatial, channel, additive, or all.")] = None
@@ -58,7 +58,7 @@ class Rule:
     max_distance: Annotated[int | None, _help("Beyond it all share the last bucket; 128.")] = None
 
 
-def rule(rule: Rule, *, output: Path | None = None, png: Path | None = None, json: bool = False) -> int:
+def rule(rule: RuleOptions, *, output: Path | None = None, png: Path | None = None, json: bool = False) -> int:
     """Draw a rule: as a page, a picture, JSON, or (nothing of these being asked) in the terminal."""
     kinds = [kind for kind in KINDS if getattr(rule, kind) is not None]
     if len(kinds) != 1:
@@ -68,7 +68,7 @@ def rule(rule: Rule, *, output: Path | None = None, png: Path | None = None, jso
     return ways.get(kinds[0], _patterns)(rule, kinds[0], output=output, png=png, json=json)
 
 
-def _patterns(rule: Rule, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+def _patterns(rule: RuleOptions, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
     if strange := list(_sizes(rule)):
         raise ValueError(f"{_written(strange[0])} belongs to --positions, not to --{kind}: leave it out")
     # torch takes seconds to import, and --help must not wait for it
@@ -90,7 +90,7 @@ def _patterns(rule: Rule, kind: str, *, output: Path | None, png: Path | None, j
     return 0
 
 
-def _positions(rule: Rule, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+def _positions(rule: RuleOptions, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
     from headway.app import patterns as job
 
     names = {"length", "grid", "causal"}
@@ -101,7 +101,7 @@ def _positions(rule: Rule, kind: str, *, output: Path | None, png: Path | None, 
     return _numbers_drawn(made, output=output, png=png, json=json)
 
 
-def _softmax(rule: Rule, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+def _softmax(rule: RuleOptions, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
     from headway.app import patterns as job
 
     _only(set(), rule, kind, "other rules")
@@ -109,7 +109,7 @@ def _softmax(rule: Rule, kind: str, *, output: Path | None, png: Path | None, js
     return _numbers_drawn(job.softmax(_scores(rule.softmax)), output=output, png=png, json=json)
 
 
-def _only(known: set[str], rule: Rule, kind: str, owners: str) -> None:
+def _only(known: set[str], rule: RuleOptions, kind: str, owners: str) -> None:
     """Refuse sizes that the rule would not read."""
     others = [one.name for one in fields(rule) if one.name not in {*KINDS, *known}]
     if strange := [name for name in others if getattr(rule, name) not in (None, False)]:
@@ -130,12 +130,12 @@ def _numbers_drawn(made: Any, *, output: Path | None, png: Path | None, json: bo
     return 0
 
 
-def _sizes(rule: Rule) -> dict[str, Any]:
+def _sizes(rule: RuleOptions) -> dict[str, Any]:
     """The sizes of an embedding that were given."""
     return {name: value for name in SIZES if (value := getattr(rule, name)) is not None}
 
 
-def _asked(rule: Rule) -> Any:
+def _asked(rule: RuleOptions) -> Any:
     from headway.look.pattern.options import PatternOptions
 
     return PatternOptions(

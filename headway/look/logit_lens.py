@@ -103,7 +103,7 @@ def known_readout(model: nn.Module) -> Readout | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ReadoutStep:
     """A module that was called with one tensor and gave one."""
 
     module: nn.Module
@@ -118,13 +118,13 @@ class ReadoutSearch:
         inside = {part for block in blocks for part in block.modules()}
         self.model, self.blocks = model, blocks
         self.others = set(model.modules()) - inside
-        self.steps: list[Step] = []
+        self.steps: list[ReadoutStep] = []
 
     def after(self, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         if part in self.blocks:
             self.steps.clear()
         elif part in self.others and len(args) == 1 and not kwargs and isinstance(result, Tensor):
-            self.steps += [Step(part, one.detach(), result.detach()) for one in args if isinstance(one, Tensor)]
+            self.steps += [ReadoutStep(part, one.detach(), result.detach()) for one in args if isinstance(one, Tensor)]
 
     def way(self, start: Tensor, end: Tensor) -> Readout | None:
         """From what the last block gave to the model's answer, through modules that ran."""

@@ -159,7 +159,7 @@ class AttentionWatcher(TorchFunctionMode):
         return next((n for name in _HEADS if isinstance(n := getattr(part, name, None), int) and n > 0), 1)
 
 
-class Recorder:
+class AttentionRecorder:
     """`found` in order of running; of layers that nobody wants only the number is known."""
 
     def __init__(self, selection: Selection) -> None:
@@ -203,7 +203,7 @@ class Recorder:
 @contextmanager
 def captured(module: nn.Module, *, selection: Selection = Selection()) -> Iterator[list[CapturedAttention]]:  # noqa: B008
     """While it is entered, the list fills with the attentions of the module, in order of running."""
-    recorder = Recorder(selection)
+    recorder = AttentionRecorder(selection)
     with AttentionWatcher(module, recorder.see).watching():
         yield recorder.found
 

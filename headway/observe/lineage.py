@@ -13,7 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class MatrixProduct:
     """left times right as they were given; q (… L K) and k (… M K) where it may be one of queries and keys.
 
     `order`: where the axes B H L W of the result stand, if it is one of weights and values."""
@@ -28,24 +28,24 @@ class Product:
         return result if self.order is None else result.permute(self.order)
 
 
-def product_of(name: str, args: tuple[Any, ...]) -> Product | None:
+def product_of(name: str, args: tuple[Any, ...]) -> MatrixProduct | None:
     """None where one of the two is a plain matrix of weights, or where this is no product of two."""
     if name == "einsum":
         return _of_letters(args)
     pair = args[1:3] if name == "baddbmm" else args[:2]
     if len(pair) < 2 or not all(isinstance(one, Tensor) and one.ndim >= 3 for one in pair):
         return None
-    return Product(pair[0], pair[1], pair[0], pair[1].mT)
+    return MatrixProduct(pair[0], pair[1], pair[0], pair[1].mT)
 
 
-def _of_letters(args: tuple[Any, ...]) -> Product | None:
+def _of_letters(args: tuple[Any, ...]) -> MatrixProduct | None:
     tensors = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
     if not isinstance(args[0], str) or "->" not in args[0] or "." in args[0] or len(tensors) != 2:
         return None
     inputs, out = args[0].replace(" ", "").split("->")
     first, second = inputs.split(",")
     q, k = _queries_and_keys(tensors[0], tensors[1], first, second, out)
-    return Product(tensors[0], tensors[1], q, k, _order(first, second, out))
+    return MatrixProduct(tensors[0], tensors[1], q, k, _order(first, second, out))
 
 
 def _queries_and_keys(
@@ -136,7 +136,7 @@ class Lineage:
             self._kept(args, result, scores=name in _MODIFIES)
         return None
 
-    def _product(self, product: Product, result: Tensor) -> HeadOutput | None:
+    def _product(self, product: MatrixProduct, result: Tensor) -> HeadOutput | None:
         first, second = self.of(product.left), self.of(product.right)
         if first.attention is not None:
             return HeadOutput(first.attention, result, product.heads_first)

@@ -28,7 +28,7 @@ WIDTH = 64  # channels of a head that the price is told for
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class PatternPositions:
     """Where queries and keys stand; `extra` tokens before position 0 belong to no sequence."""
 
     query: Int[Tensor, " L"]
@@ -58,18 +58,18 @@ class Places:
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class PatternRule:
     """What one pattern is made of. `item`: of a mask that tells the rows of a batch apart, which one is drawn."""
 
     label: str
     formula: str
     spec: Spec
     mask: Mask | None
-    places: Places
+    places: PatternPositions
     item: int = 0
     channels: int = 1  # of a head; what attends where the mechanism is channel attention
     groups: int = 1
-    longer: "Callable[[], Rule] | None" = None  # the same on many positions, where prices differ
+    longer: "Callable[[], PatternRule] | None" = None  # the same on many positions, where prices differ
 
     @property
     def mechanism(self) -> str:
@@ -139,7 +139,7 @@ MEANING = (
 FEW = 2**18  # pairs that are packed as weights; more as bits, from which the page makes the rows
 
 
-def look_of(title: str, rules: Sequence[Rule]) -> Look:
+def look_of(title: str, rules: Sequence[PatternRule]) -> Look:
     """One record of several rules; what each costs stands in its notes."""
     sides = tuple(dict.fromkeys(side for rule in rules for side in rule.sides()))
     layers = tuple(_layer(rule, sides) for rule in rules)
@@ -147,18 +147,18 @@ def look_of(title: str, rules: Sequence[Rule]) -> Look:
     return Look(title, sides, layers, None, (*notes, MEANING), "Who may attend to whom")
 
 
-def counted(rule: Rule) -> str:
+def counted(rule: PatternRule) -> str:
     """How many pairs are allowed of all."""
     allowed, pairs = int(rule.allowed.sum()), rule.allowed.size
     return f"{allowed:,} of {pairs:,} pairs ({share(rule)})"
 
 
-def share(rule: Rule) -> str:
+def share(rule: PatternRule) -> str:
     """The part of all pairs that is allowed, in percent."""
     return f"{100 * rule.allowed.mean():.3g} %"
 
 
-def price(rule: Rule) -> str:
+def price(rule: PatternRule) -> str:
     """A pattern is about its price: what the fast path executes of what attention of all positions to all takes."""
     told = f"{rule.executed:,} of {rule.dense:,} multiply-adds"
     if rule.executed > rule.dense:
@@ -170,7 +170,7 @@ def price(rule: Rule) -> str:
     return f"{told}; at {positions:,} positions {100 * longer.executed / longer.dense:.3g} %"
 
 
-def _layer(rule: Rule, sides: tuple[Side, ...]) -> Layer:
+def _layer(rule: PatternRule, sides: tuple[Side, ...]) -> Layer:
     asks, answers = rule.sides()
     held = (sides.index(asks), sides.index(answers))
     maps = small(rule.allowed)[None]
@@ -180,7 +180,7 @@ def _layer(rule: Rule, sides: tuple[Side, ...]) -> Layer:
     )  # fmt: skip
 
 
-def _packed(rule: Rule) -> Weights | Factors:
+def _packed(rule: PatternRule) -> Weights | Factors:
     if rule.weights.size <= FEW:
         return packed_weights(rule.weights[None])
     queries, keys = rule.weights.shape
@@ -205,14 +205,14 @@ def _starts(size: int, most: int) -> np.ndarray:
     return np.arange(cells) * size // cells
 
 
-def _measures(rule: Rule) -> Measures:
+def _measures(rule: PatternRule) -> Measures:
     """Of uniform rows: all are as broad as they may be."""
     seeing = rule.allowed.any(1)
     largest = rule.weights.max(1)[seeing].mean() if seeing.any() else 0.0
     return Measures(1.0, _reach(rule), float(largest), role=f"{share(rule)} of pairs")
 
 
-def _reach(rule: Rule) -> float | None:
+def _reach(rule: PatternRule) -> float | None:
     asks, answers = rule.sides()
     seeing = np.asarray(rule.allowed.any(1))
     if rule.between_channels or asks != answers or not seeing.any():

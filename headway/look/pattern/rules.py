@@ -21,7 +21,7 @@ from headway.look.pattern.options import (
     refuse_unknown,
     with_defaults,
 )
-from headway.look.pattern.rule import Places, Rule
+from headway.look.pattern.rule import PatternPositions, PatternRule
 from headway.ops import mask as masks
 from headway.ops.attention import MECHANISMS, record_of
 from headway.ops.mask import Mask, causal
@@ -105,17 +105,17 @@ MASKS: dict[str, Drawable] = {
 GROWING = ("everything", "causal", "window", "dilated", "tiles", "selected", "global_tokens")
 
 
-def mask_rules(name: str, asked: PatternOptions) -> list[Rule]:
+def mask_rules(name: str, asked: PatternOptions) -> list[PatternRule]:
     """The rule of a mask; of one that tells the items of a batch apart, one for each."""
     said, asked = asked, with_defaults(_sized(asked) if name == "allowed" else asked)
     made, formula = MASKS[name].make(asked)
     made, formula = (made & masks.causal(), earlier(formula)) if asked.causal else (made, formula)
-    places = Places.of(asked, extra=(asked.global_tokens or 0) if name == "global_tokens" else 0)
+    places = PatternPositions.of(asked, extra=(asked.global_tokens or 0) if name == "global_tokens" else 0)
     batch = made.batch
     labels = [name.replace("_", " ") if batch == 1 else f"{name}, item {item}" for item in range(batch)]
     longer = (lambda: mask_rules(name, at_1024_positions(said))[0]) if name in GROWING and said.keys is None else None
     return [
-        Rule(label, formula, read_spec("softmax"), made, places, item, longer=longer)
+        PatternRule(label, formula, read_spec("softmax"), made, places, item, longer=longer)
         for item, label in enumerate(labels)
     ]
 
@@ -187,7 +187,7 @@ OPTIONS: dict[str, frozenset[str]] = dict.fromkeys(MECHANISMS, PLACED) | {
 }
 
 
-def mechanism_rule(name: str, asked: PatternOptions, *, label: str | None = None) -> Rule:
+def mechanism_rule(name: str, asked: PatternOptions, *, label: str | None = None) -> PatternRule:
     """The rule of a mechanism under the options said."""
     said, whole = asked, with_defaults(_on_grid(asked) if name == "spatial" else asked)
     spec, formula = _spec(name, said, whole)
@@ -195,8 +195,8 @@ def mechanism_rule(name: str, asked: PatternOptions, *, label: str | None = None
     formula = earlier(formula) if asked.causal else formula
     channels, groups = _groups(whole) if record_of(spec).between == "channels" else (1, 1)
     mask = causal() if asked.causal else None
-    return Rule(
-        label or name, formula, spec, mask, Places.of(whole, extra=extra), 0, channels, groups,
+    return PatternRule(
+        label or name, formula, spec, mask, PatternPositions.of(whole, extra=extra), 0, channels, groups,
         longer=None if asked.keys is not None else lambda: mechanism_rule(name, at_1024_positions(asked)),
     )  # fmt: skip
 
@@ -259,7 +259,7 @@ OWNERS: dict[str, frozenset[str]] = (
 )
 
 
-def rules_of_mask(name: str, asked: PatternOptions) -> list[Rule]:
+def rules_of_mask(name: str, asked: PatternOptions) -> list[PatternRule]:
     """The rules of one mask, or of all of them (a table of one's own where there is one)."""
     name = name.replace("-", "_")
     if name == ALL:
@@ -271,7 +271,7 @@ def rules_of_mask(name: str, asked: PatternOptions) -> list[Rule]:
     return mask_rules(name, asked)
 
 
-def rules_of_mechanism(name: str, asked: PatternOptions) -> list[Rule]:
+def rules_of_mechanism(name: str, asked: PatternOptions) -> list[PatternRule]:
     """The rule of one mechanism, or those of all that can keep to what was said."""
     if name == ALL:
         refuse_unknown(asked, frozenset().union(*OPTIONS.values()), "--mechanism all", OWNERS)
@@ -282,14 +282,14 @@ def rules_of_mechanism(name: str, asked: PatternOptions) -> list[Rule]:
     return [mechanism_rule(name, asked)]
 
 
-def rules_of_set(name: str, asked: PatternOptions) -> list[Rule]:
+def rules_of_set(name: str, asked: PatternOptions) -> list[PatternRule]:
     """The six patterns of the textbook on a sequence or a grid, or the two attentions of DaViT."""
     _known("set of patterns", name, SETS)
     refuse_unknown(asked, SETS[name], f"--patterns {name}", OWNERS)
     return textbook(asked) if name == "textbook" else davit(asked)
 
 
-def textbook(asked: PatternOptions) -> list[Rule]:
+def textbook(asked: PatternOptions) -> list[PatternRule]:
     """Full, causal, local, dilated, local with selected tokens that see all, local with global tokens."""
     whole, plain = with_defaults(asked), replace(asked, window=None, dilation=None, selected=None, global_tokens=None)
     near = replace(plain, window=whole.window)
@@ -303,7 +303,7 @@ def textbook(asked: PatternOptions) -> list[Rule]:
     ]
 
 
-def davit(asked: PatternOptions) -> list[Rule]:
+def davit(asked: PatternOptions) -> list[PatternRule]:
     """Attention between patches within windows, and between channels within groups (arXiv:2204.03645)."""
     grid = asked.grid or (8, 8)
     patches = PatternOptions(grid=grid, window=asked.window or (4 if asked.grid is None else 2))

@@ -1,4 +1,4 @@
-"""From a model and what a user gives it to a Sample: tokens, their words, the call, and which attention is which."""
+"""From a model and its input to a ModelSample: tokens, their words, the call, and which attention is which."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,17 +7,21 @@ from torch import nn
 
 from headway.look.reading.foreign import read_foreign
 from headway.look.reading.images import davit, vision
-from headway.look.reading.sample import Given, Place, Sample
+from headway.look.reading.sample import AttentionPlace, ModelInputs, ModelSample
 from headway.look.reading.texts import language, masked, pair, read_vectors, sentence
 from headway.look.reading.tokens import Vocabulary, numbers, vocabulary_of
 
-__all__ = ["Given", "Place", "Sample", "Vocabulary", "numbers", "own_kind", "read", "vocabulary_of"]
+__all__ = ["AttentionPlace", "ModelInputs", "ModelSample", "Vocabulary", "numbers", "own_kind", "read", "vocabulary_of"]
 
-# Kind of our models -> what makes a Sample of one that reads text, and of one that does not.
-TEXTS: dict[str, Callable[[Any, Given, Vocabulary, str], Sample]] = {
+# Kind of our models -> what makes a ModelSample of one that reads text, and of one that does not.
+TEXTS: dict[str, Callable[[Any, ModelInputs, Vocabulary, str], ModelSample]] = {
     "language": language, "masked": masked, "sentence": sentence, "seq2seq": pair, "recurrent": pair,
 }  # fmt: skip
-OTHERS: dict[str, Callable[[Any, Given, str], Sample]] = {"vision": vision, "davit": davit, "vectors": read_vectors}
+OTHERS: dict[str, Callable[[Any, ModelInputs, str], ModelSample]] = {
+    "vision": vision,
+    "davit": davit,
+    "vectors": read_vectors,
+}
 
 
 def own_kind(model: nn.Module) -> str | None:
@@ -27,7 +31,7 @@ def own_kind(model: nn.Module) -> str | None:
     return kind if ours and kind in (*TEXTS, *OTHERS) else None
 
 
-def read(model: nn.Module, given: Given, *, tokenizer: Any = None, title: str | None = None) -> Sample:
+def read(model: nn.Module, given: ModelInputs, *, tokenizer: Any = None, title: str | None = None) -> ModelSample:
     """What is needed to look at the model on what was given; a mistake is a ValueError in one sentence."""
     kind, title = own_kind(model), title or type(model).__name__
     if kind is None:
@@ -37,7 +41,7 @@ def read(model: nn.Module, given: Given, *, tokenizer: Any = None, title: str | 
     return TEXTS[kind](model, given, _vocabulary(given, tokenizer, title), title)
 
 
-def _vocabulary(given: Given, tokenizer: Any, title: str) -> Vocabulary:
+def _vocabulary(given: ModelInputs, tokenizer: Any, title: str) -> Vocabulary:
     if tokenizer is not None:
         return vocabulary_of(tokenizer)
     if given.text is not None or isinstance(given.pair, str):

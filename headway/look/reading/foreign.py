@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from headway.config import nearest
 from headway.look.reading.images import address, patches, stretched
 from headway.look.reading.sample import (
-    Given,
-    Known,
-    Place,
-    Sample,
+    AttentionInfo,
+    AttentionPlace,
+    ModelInputs,
+    ModelSample,
     at_rest,
     check_length,
     only_one,
@@ -23,14 +23,14 @@ from headway.look.reading.sample import (
     text_of,
 )
 from headway.look.reading.texts import ONE_OF_SEVERAL, SOURCE, TARGET, target_cut, target_side
-from headway.look.reading.tokens import Cut, Vocabulary, numbers, vocabulary_of
+from headway.look.reading.tokens import TokenizedText, Vocabulary, numbers, vocabulary_of
 from headway.look.record import Side
 
 NEW = 64  # tokens of a target that the model writes itself, at most
 WRITTEN = "The target was written by the model itself: the likeliest token each time."
 
 
-def read_foreign(model: nn.Module, given: Given, tokenizer: Any, title: str) -> Sample:
+def read_foreign(model: nn.Module, given: ModelInputs, tokenizer: Any, title: str) -> ModelSample:
     """From tensors as they are; else from an image or a text by way of the tokenizer."""
     if given.inputs is not None:
         inputs = given.inputs if isinstance(given.inputs, Mapping) else {_main(model): given.inputs}
@@ -63,7 +63,7 @@ def _main(model: nn.Module) -> str:
     return named if isinstance(named, str) and named in takes(model) else "inputs"
 
 
-def _processed(given: Given, processor: Any, title: str) -> Mapping[str, Any]:
+def _processed(given: ModelInputs, processor: Any, title: str) -> Mapping[str, Any]:
     """An image by the model's own processor, which is given in the place of the tokenizer."""
     from headway.data.image import open_picture
 
@@ -78,7 +78,7 @@ def _processed(given: Given, processor: Any, title: str) -> Mapping[str, Any]:
         ) from error
 
 
-def _keywords(model: nn.Module, cut: Cut) -> dict[str, Tensor]:
+def _keywords(model: nn.Module, cut: TokenizedText) -> dict[str, Tensor]:
     device = next((one.device for one in model.parameters()), torch.device("cpu"))
     ids = torch.tensor([cut.ids], device=device)
     types = {"token_type_ids": torch.tensor([cut.types], device=device)} if cut.types else {}
@@ -87,7 +87,7 @@ def _keywords(model: nn.Module, cut: Cut) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **types}
 
 
-def _pair(model: nn.Module, given: Given, vocabulary: Vocabulary, text: str, title: str) -> Sample:
+def _pair(model: nn.Module, given: ModelInputs, vocabulary: Vocabulary, text: str, title: str) -> ModelSample:
     """The source, and the target as its decoder reads it: given, or written by the model."""
     source = vocabulary.cut(text, None)
     check_length(len(source.ids), None, what="the source", title=title)
@@ -107,14 +107,14 @@ def _ends(model: nn.Module) -> tuple[int, ...]:
     return () if found is None else (found,) if isinstance(found, int) else tuple(found)
 
 
-def _written(model: Any, keywords: Mapping[str, Tensor], start: int | None, title: str) -> Cut:
+def _written(model: Any, keywords: Mapping[str, Tensor], start: int | None, title: str) -> TokenizedText:
     if not callable(getattr(model, "generate", None)) or start is None:
         raise ValueError(f"{title} reads a source and a target: give the target as the pair too")
     greedy = {"max_new_tokens": NEW, "do_sample": False, "num_beams": 1, "decoder_start_token_id": start}
     with at_rest(model):
         found = model.generate(**keywords, **greedy)
     ids = tuple(found[0].tolist())
-    return Cut(ids[:-1] if len(ids) > 1 and ids[-1] in _ends(model) else ids)
+    return TokenizedText(ids[:-1] if len(ids) > 1 and ids[-1] in _ends(model) else ids)
 
 
 def _sample(
@@ -124,15 +124,17 @@ def _sample(
     vocabulary: Vocabulary,
     title: str,
     notes: tuple[str, ...] = (),
-) -> Sample:
+) -> ModelSample:
     call, both = calling(model, keywords, title), len(sides) > 1
-    return Sample(
+    return ModelSample(
         title, model, sides, call, lambda attention: where(model, attention, both=both), logits_of(model, call),
         TARGET if both else 0, vocabulary.word, vocabulary_size(model), notes,
     )  # fmt: skip
 
 
-def _from_tensors(model: nn.Module, inputs: Mapping[str, Any], given: Given, tokenizer: Any, title: str) -> Sample:
+def _from_tensors(
+    model: nn.Module, inputs: Mapping[str, Any], given: ModelInputs, tokenizer: Any, title: str
+) -> ModelSample:
     """The main input is the first tensor; a target is known by its name."""
     vocabulary = numbers(1) if tokenizer is None else vocabulary_of(tokenizer)
     tensors = {name: one for name, one in inputs.items() if isinstance(one, Tensor) and one.ndim > 1}
@@ -152,7 +154,7 @@ def _from_tensors(model: nn.Module, inputs: Mapping[str, Any], given: Given, tok
 def _side(model: nn.Module, x: Tensor, name: str, vocabulary: Vocabulary) -> Side:
     """Tokens by their numbers, images by their patches, of vectors the places."""
     if not x.is_floating_point():
-        return vocabulary.side(name, Cut(tuple(x[0].flatten().tolist())))
+        return vocabulary.side(name, TokenizedText(tuple(x[0].flatten().tolist())))
     patch = config_of(model, "patch_size")
     if x.ndim != 4 or patch is None:
         return positions(x.shape[1])
@@ -251,16 +253,16 @@ _CROSS_NAMES = re.compile(
 _ONE_WAY = ("is_causal", "is_decoder", "causal")
 
 
-def where(model: nn.Module, attention: Known, *, both: bool) -> Place:
+def where(model: nn.Module, attention: AttentionInfo, *, both: bool) -> AttentionPlace:
     """`both`: it reads a source and a target, and its modules say which of them they are for."""
     if not both:
-        return Place("decoder" if one_way(model, attention.name) else "encoder")
+        return AttentionPlace("decoder" if one_way(model, attention.name) else "encoder")
     parts = attention.name.lower().split(".")
     if _CROSS_NAMES.search(attention.name):
-        return Place("cross", TARGET, SOURCE)
+        return AttentionPlace("cross", TARGET, SOURCE)
     if any(part.startswith("decoder") for part in parts):
-        return Place("decoder", TARGET, TARGET)
-    return Place("encoder")
+        return AttentionPlace("decoder", TARGET, TARGET)
+    return AttentionPlace("encoder")
 
 
 def one_way(model: nn.Module, name: str) -> bool:

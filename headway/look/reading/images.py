@@ -11,26 +11,26 @@ from torch import Tensor
 from headway.config.base import Pair, sides
 from headway.config.images import Images
 from headway.data.image import per_channel, read_image
-from headway.look.reading.sample import EXTRA, Given, Known, Place, Sample
+from headway.look.reading.sample import EXTRA, AttentionInfo, AttentionPlace, ModelInputs, ModelSample
 from headway.look.record import Side
 from headway.render.png import data_address, png
 
-PATCHES = Place("encoder")
+PATCHES = AttentionPlace("encoder")
 PADDING = (
     "Grids are filled up to whole windows: stage {} patches. Padding is no part of the picture, and measures and roles "
     "count it."
 )
 
 
-def vision(model: Any, given: Given, title: str) -> Sample:
+def vision(model: Any, given: ModelInputs, title: str) -> ModelSample:
     config, image = model.config, image_of(model, given, title)
     rows, columns = (side * patch for side, patch in zip(config.grid, sides(config.patch), strict=True))
     seen = pixels_of(image[:, :rows, :columns], config.images)  # what is past the last whole patch is not looked at
     side = patches("image", config.grid, EXTRA[: config.extra], address(seen))
-    return Sample(title, model, (side,), lambda: model.hidden_states(image[None]), lambda attention: PATCHES)
+    return ModelSample(title, model, (side,), lambda: model.hidden_states(image[None]), lambda attention: PATCHES)
 
 
-def davit(model: Any, given: Given, title: str) -> Sample:
+def davit(model: Any, given: ModelInputs, title: str) -> ModelSample:
     """One side for each stage: its grid, filled up to whole windows."""
     config, image = model.config, image_of(model, given, title)
     seen = pixels_of(image, config.images)
@@ -39,7 +39,7 @@ def davit(model: Any, given: Given, title: str) -> Sample:
     filled = [f"{stage + 1} from {_size(config.grids[stage])} to {_size(config.padded(stage))}" for stage in stages
               if config.grids[stage] != config.padded(stage)]  # fmt: skip
     notes = (PADDING.format(", ".join(filled)),) if filled else ()
-    return Sample(title, model, found, lambda: model.hidden_states(image[None]), _in_stage, notes=notes)
+    return ModelSample(title, model, found, lambda: model.hidden_states(image[None]), _in_stage, notes=notes)
 
 
 def _stage(config: Any, stage: int, seen: UInt8[np.ndarray, "Y X C"]) -> Side:
@@ -65,12 +65,12 @@ def _size(grid: Pair) -> str:
     return f"{grid[0]} x {grid[1]}"
 
 
-def _in_stage(attention: Known) -> Place:
+def _in_stage(attention: AttentionInfo) -> AttentionPlace:
     stage = int(attention.name.split(".")[1])  # stages.1.blocks.0.spatial.attention
-    return Place("encoder", stage, stage)
+    return AttentionPlace("encoder", stage, stage)
 
 
-def image_of(model: Any, given: Given, title: str) -> Float[Tensor, "C Y X"]:
+def image_of(model: Any, given: ModelInputs, title: str) -> Float[Tensor, "C Y X"]:
     """What the model reads: from a picture's file, or as it was given."""
     if given.text is not None or given.pair is not None:
         raise ValueError(f"{title} reads an image, and a text was given: give an image")

@@ -17,7 +17,7 @@ HINT = "give it something to read"
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class ModelInputs:
     """A text, perhaps with a second one; an image; or inputs as tensors, perhaps with a name for each token."""
 
     text: str | None = None
@@ -31,7 +31,7 @@ class Given:
             raise ValueError("inputs= are what the model reads: leave the text and the image out")
 
 
-def text_of(given: Given, title: str) -> str:
+def text_of(given: ModelInputs, title: str) -> str:
     """The text to read, or a refusal."""
     if given.image is not None:
         raise ValueError(f"{title} reads text, and an image was given: give a text")
@@ -40,7 +40,7 @@ def text_of(given: Given, title: str) -> str:
     return given.text
 
 
-def only_one(given: Given, title: str) -> None:
+def only_one(given: ModelInputs, title: str) -> None:
     """Refuse a second text where nothing reads it."""
     if given.pair is not None:
         raise ValueError(f"{title} reads one text: leave the pair out")
@@ -66,7 +66,7 @@ def renamed(side: Side, tokens: Sequence[str] | None) -> Side:
 
 
 @runtime_checkable
-class Known(Protocol):
+class AttentionInfo(Protocol):
     """What an attention says of itself."""
 
     @property
@@ -77,7 +77,7 @@ class Known(Protocol):
     def shape(self) -> tuple[int, int, int, int]: ...
 
 
-class Place(NamedTuple):
+class AttentionPlace(NamedTuple):
     """The kind of an attention, which side asks in it and which answers."""
 
     kind: Kind
@@ -86,14 +86,14 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class ModelSample:
     """Everything that is needed to run a model once and to say what its attentions are between."""
 
     title: str
     model: nn.Module
     sides: tuple[Side, ...]
     call: Callable[[], Any]  # runs every attention; what it gives is not looked at
-    place: Callable[[Known], Place]
+    place: Callable[[AttentionInfo], AttentionPlace]
     logits: Callable[[], Tensor] | None = None  # of the next token (or of the hidden one) at each place of a side
     spoken: int = 0  # that side
     word: Callable[[int], str] = str  # a token of the vocabulary as text
@@ -136,18 +136,18 @@ def positions(count: int) -> Side:
 class Sides:
     """The sides of a sample, and those that its attentions need beside them."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: ModelSample) -> None:
         self.sample, self.all = sample, list(sample.sides)
         self.met = frozenset[int]()  # sides that an attention has asked for
 
-    def place(self, attention: Known) -> Place:
+    def place(self, attention: AttentionInfo) -> AttentionPlace:
         """Where an attention belongs, with sides of its own sizes."""
         if attention.mechanism == "channel":
             channels = self._added(replace(positions(attention.shape[2]), name="channels"))
-            return Place("channels", channels, channels)
+            return AttentionPlace("channels", channels, channels)
         said = self.sample.place(attention)
         queries = self._fitting(said.queries, attention.shape[2])
-        return Place(said.kind, queries, self._fitting(said.keys, attention.shape[3]))
+        return AttentionPlace(said.kind, queries, self._fitting(said.keys, attention.shape[3]))
 
     def _fitting(self, wanted: int, length: int) -> int:
         """The side that is wanted, or another that has as many places, or a new one of numbers."""
@@ -180,7 +180,9 @@ def _with_extra(side: Side, length: int) -> Side:
     return replace(side, tokens=(*names, *side.tokens), extra=more, special=tuple(range(more)))
 
 
-def labels(model: nn.Module, attentions: Sequence[Known], kinds: Sequence[str], *, all_of_them: bool) -> list[str]:
+def labels(
+    model: nn.Module, attentions: Sequence[AttentionInfo], kinds: Sequence[str], *, all_of_them: bool
+) -> list[str]:
     """ "0", "1", … within each kind; where only some were kept, as if all had been.
 
     Those that were left out are known by the names of their modules, which differ in numbers alone.

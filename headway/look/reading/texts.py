@@ -9,15 +9,27 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headway.look.reading.images import patches
-from headway.look.reading.sample import Given, Known, Place, Sample, check_length, only_one, positions, renamed, text_of
-from headway.look.reading.tokens import Cut, Vocabulary
+from headway.look.reading.sample import (
+    AttentionInfo,
+    AttentionPlace,
+    ModelInputs,
+    ModelSample,
+    check_length,
+    only_one,
+    positions,
+    renamed,
+    text_of,
+)
+from headway.look.reading.tokens import TokenizedText, Vocabulary
 from headway.look.record import Side
 
-DECODER, ENCODER = Place("decoder"), Place("encoder")
+DECODER, ENCODER = AttentionPlace("decoder"), AttentionPlace("encoder")
 ONE_OF_SEVERAL = "The first of {} inputs is shown."
 
 
-def cut_of(given: Given, vocabulary: Vocabulary, title: str, *, before: str = "") -> tuple[Cut, tuple[str, ...]]:
+def cut_of(
+    given: ModelInputs, vocabulary: Vocabulary, title: str, *, before: str = ""
+) -> tuple[TokenizedText, tuple[str, ...]]:
     """The tokens of what was given (as numbers: those, or `tokens` and `types`), and what is to be said of them."""
     if given.inputs is None:
         text = before + text_of(given, title)
@@ -27,7 +39,7 @@ def cut_of(given: Given, vocabulary: Vocabulary, title: str, *, before: str = ""
     rows = token_rows(named.get("tokens"), title)
     types = token_rows(named["types"], title)[0].tolist() if "types" in named else ()
     notes = (ONE_OF_SEVERAL.format(len(rows)),) if len(rows) > 1 else ()
-    return Cut(tuple(rows[0].tolist()), tuple(types)), notes
+    return TokenizedText(tuple(rows[0].tolist()), tuple(types)), notes
 
 
 def token_rows(inputs: Any, title: str) -> Int[Tensor, "B L"]:
@@ -38,11 +50,11 @@ def token_rows(inputs: Any, title: str) -> Int[Tensor, "B L"]:
     return inputs if inputs.ndim == 2 else inputs[None]
 
 
-def row(cut: Cut, like: Tensor) -> Int[Tensor, "1 L"]:
+def row(cut: TokenizedText, like: Tensor) -> Int[Tensor, "1 L"]:
     return torch.tensor([cut.ids], device=like.device)
 
 
-def language(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sample:
+def language(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> ModelSample:
     only_one(given, title)
     config = model.config
     cut, notes = cut_of(given, vocabulary, title)
@@ -52,13 +64,13 @@ def language(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sa
     if len(cut.ids) > config.length:
         notes += (f"The text has {len(cut.ids):,} tokens, and the model was made for {config.length:,}.",)
     side, tokens = renamed(vocabulary.side("text", cut), given.tokens), row(cut, model.tokens.weight)
-    return Sample(
+    return ModelSample(
         title, model, (side,), lambda: model.hidden_states(tokens), lambda attention: DECODER, lambda: model(tokens),
         word=vocabulary.word, outputs=config.vocabulary, notes=notes,
     )  # fmt: skip
 
 
-def masked(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sample:
+def masked(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> ModelSample:
     config = model.config
     cut, notes = cut_of(given, vocabulary, title)
     check_length(len(cut.ids), config.length, what="the text", title=title)
@@ -67,30 +79,30 @@ def masked(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Samp
     if cut.types and max(cut.types) < config.types:
         types = torch.tensor([cut.types], device=tokens.device)
     speaks = model.word_head is not None
-    return Sample(
+    return ModelSample(
         title, model, (side,), lambda: model.hidden_states(tokens, types=types), lambda attention: ENCODER,
         (lambda: model.words(model.hidden_states(tokens, types=types))) if speaks else None,
         word=vocabulary.word, outputs=config.vocabulary, notes=notes,
     )  # fmt: skip
 
 
-def sentence(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sample:
+def sentence(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> ModelSample:
     only_one(given, title)
     config = model.config
     cut, notes = cut_of(given, vocabulary, title, before=config.prompt)
     check_length(len(cut.ids), config.limit, what="the text", title=title)
     side, tokens = renamed(vocabulary.side("text", cut), given.tokens), row(cut, model.encoder.tokens.weight)
-    return Sample(
+    return ModelSample(
         title, model, (side,), lambda: model.encoder.hidden_states(tokens), lambda attention: ENCODER, notes=notes
     )
 
 
 SOURCE, TARGET = 0, 1
-TARGET_DECODER, CROSS = Place("decoder", TARGET, TARGET), Place("cross", TARGET, SOURCE)
+TARGET_DECODER, CROSS = AttentionPlace("decoder", TARGET, TARGET), AttentionPlace("cross", TARGET, SOURCE)
 AS_A_SOURCE = "The target was cut into tokens as a source is: Marian's directories have no other way."
 
 
-def pair(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sample:
+def pair(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> ModelSample:
     """The source, and the target as a decoder reads it: its start token first, each token predicts the next."""
     config = model.config
     if given.pair is None:
@@ -106,7 +118,7 @@ def pair(model: Any, given: Given, vocabulary: Vocabulary, title: str) -> Sample
     like = next(model.parameters())
     read, written = row(source, like), row(target, like)
     outputs = config.outputs if config.kind == "seq2seq" else config.vocabulary
-    return Sample(
+    return ModelSample(
         title, model, sides, lambda: _read(model, read, written), place, lambda: model(read, written),
         TARGET, vocabulary.word, outputs, notes,
     )  # fmt: skip
@@ -118,32 +130,32 @@ def _read(model: Any, source: torch.Tensor, target: torch.Tensor) -> Any:
 
 def target_cut(
     target: str | Sequence[int], vocabulary: Vocabulary, start: int | None, ends: Sequence[int], title: str
-) -> Cut:
+) -> TokenizedText:
     """What a decoder reads of a target: the start token, then all but the token that ends it."""
     if start is None:
         raise ValueError(f"{title} does not say which token its targets begin with (special.start in its config.json)")
-    cut = vocabulary.target(target) if isinstance(target, str) else Cut(tuple(target))
+    cut = vocabulary.target(target) if isinstance(target, str) else TokenizedText(tuple(target))
     ended = bool(cut.ids) and cut.ids[-1] in ends
     last = len(cut.ids) - ended
     words = None if cut.words is None else (-1, *cut.words[:last])
     tokens = None if cut.tokens is None else (vocabulary.word(start), *cut.tokens[:last])
-    return Cut((start, *cut.ids[:last]), (), words, tokens)
+    return TokenizedText((start, *cut.ids[:last]), (), words, tokens)
 
 
-def target_side(vocabulary: Vocabulary, cut: Cut) -> Side:
+def target_side(vocabulary: Vocabulary, cut: TokenizedText) -> Side:
     """The token that a target begins with stands for no text, whatever the tokenizer calls it."""
     side = vocabulary.side("target", cut)
     return replace(side, special=tuple(sorted({0, *side.special})))
 
 
-def place(attention: Known) -> Place:
+def place(attention: AttentionInfo) -> AttentionPlace:
     """By the name of its module."""
     if attention.name.startswith("encoder."):
         return ENCODER
     return TARGET_DECODER if attention.name.startswith("decoder.") and not attention.name.endswith(".cross") else CROSS
 
 
-def read_vectors(model: Any, given: Given, title: str) -> Sample:
+def read_vectors(model: Any, given: ModelInputs, title: str) -> ModelSample:
     """Positions in a row, or on the grid of the attention."""
     x = given.inputs
     if not isinstance(x, Tensor):
@@ -153,8 +165,8 @@ def read_vectors(model: Any, given: Given, title: str) -> Sample:
     x = x if x.ndim == 3 else x[None]
     notes = (ONE_OF_SEVERAL.format(len(x)),) if len(x) > 1 else ()
     attention = model.config.stack.block.attention
-    place = Place("decoder" if attention.causal else "encoder")
+    place = AttentionPlace("decoder" if attention.causal else "encoder")
     grid = getattr(attention.mechanism, "grid", None)
     side = positions(x.shape[1]) if grid is None else patches("image", grid, (), None)
     side = renamed(side, given.tokens)
-    return Sample(title, model, (side,), lambda: model(x[:1]), lambda attention: place, notes=notes)
+    return ModelSample(title, model, (side,), lambda: model(x[:1]), lambda attention: place, notes=notes)

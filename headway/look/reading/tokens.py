@@ -76,7 +76,7 @@ def words_of(tokens: Sequence[str], special: Sequence[int] = ()) -> tuple[int, .
 
 
 @dataclass(frozen=True)
-class Cut:
+class TokenizedText:
     """The tokens of one text, or of two in one row. `tokens` are their texts where the numbers alone do not tell."""
 
     ids: tuple[int, ...]
@@ -111,7 +111,7 @@ def _at(text: str, span: tuple[int, int], starts: Sequence[int]) -> int:
     return bisect_right(starts, letters) - 1 if piece.strip() else -1
 
 
-def by_words(text: str, pair: str | None, vocabulary: int) -> Cut:
+def by_words(text: str, pair: str | None, vocabulary: int) -> TokenizedText:
     """Without a tokenizer: a word, a sign or a blank each, with a number that depends on its text alone.
 
     >>> by_words("to be, to", None, 1000).tokens
@@ -122,7 +122,7 @@ def by_words(text: str, pair: str | None, vocabulary: int) -> Cut:
     ids = tuple(crc32(piece.encode("utf-8", "surrogatepass")) % vocabulary for piece in tokens)
     types = tuple(number for number, part in enumerate(parts) for _ in part)
     words = tuple(at if piece.strip() else -1 for at, piece in enumerate(tokens))
-    return Cut(ids, types if pair is not None else (), words, tokens)
+    return TokenizedText(ids, types if pair is not None else (), words, tokens)
 
 
 # Roles of tokens that stand for a text, though they have a name of their own.
@@ -133,11 +133,11 @@ STANDS_FOR_TEXT = ("unk_token", "mask_token")
 class Vocabulary:
     """How a text is cut, and what each token says. `target` cuts what a decoder reads, maybe otherwise."""
 
-    cut: Callable[[str, str | None], Cut]
+    cut: Callable[[str, str | None], TokenizedText]
     decode: Callable[[int], str]
     piece: Callable[[int], str | None]
     special: frozenset[int]
-    target: Callable[[str], Cut]
+    target: Callable[[str], TokenizedText]
     _known: dict[int, str] = field(default_factory=dict)
 
     def word(self, token: int) -> str:
@@ -146,7 +146,7 @@ class Vocabulary:
             self._known[token] = spelled(self.decode(token), self.piece(token)) or (self.piece(token) or "")
         return self._known[token]
 
-    def side(self, name: str, cut: Cut) -> Side:
+    def side(self, name: str, cut: TokenizedText) -> Side:
         """The row of these tokens."""
         tokens = tuple(map(self.word, cut.ids)) if cut.tokens is None else cut.tokens
         special = tuple(place for place, token in enumerate(cut.ids) if token in self.special)
@@ -173,10 +173,10 @@ def vocabulary_of(tokenizer: Any) -> Vocabulary:
 def _ours(tokenizer: Tokenizer) -> Vocabulary:
     engine = tokenizer.engine
 
-    def cut(text: str, pair: str | None) -> Cut:
+    def cut(text: str, pair: str | None) -> TokenizedText:
         found = engine.encode(text, pair)
         texts = [text] if pair is None else [text, pair]
-        return Cut(tuple(found.ids), tuple(found.type_ids), numbered(found, texts))
+        return TokenizedText(tuple(found.ids), tuple(found.type_ids), numbered(found, texts))
 
     return Vocabulary(
         cut, lambda token: tokenizer.decode([token], special=True), engine.id_to_token,
@@ -209,12 +209,12 @@ def _theirs(tokenizer: Any) -> Vocabulary:
     )  # fmt: skip
 
 
-def _called(tokenizer: Any, texts: Sequence[str], **more: str) -> Cut:
+def _called(tokenizer: Any, texts: Sequence[str], **more: str) -> TokenizedText:
     found = tokenizer(*texts, **more)
     ids, types = tuple(found["input_ids"]), tuple(found.get("token_type_ids") or ())
     encodings = getattr(found, "encodings", None)
     words = numbered(encodings[0], [*texts, *more.values()]) if encodings else None
-    return Cut(ids, types, words)
+    return TokenizedText(ids, types, words)
 
 
 def _piece(tokenizer: Any, token: int) -> str | None:

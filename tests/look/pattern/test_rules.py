@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.look.pattern import PatternOptions, Rule, look_of, rules_of_mask, rules_of_mechanism, rules_of_set
+from headway.look.pattern import PatternOptions, PatternRule, look_of, rules_of_mask, rules_of_mechanism, rules_of_set
 from headway.look.pattern.rules import MASKS, OPTIONS
 from headway.ops.attention import MECHANISMS
 from tests.look.pattern import rules as written
@@ -66,7 +66,7 @@ def test_mask_on_a_grid(name: str) -> None:
     assert look_of("grid", [rule]).sides[0].grid == GRID
 
 
-def assert_drawn(rule: Rule, expected: np.ndarray) -> None:
+def assert_drawn(rule: PatternRule, expected: np.ndarray) -> None:
     """The record holds uniform weights over just these keys, and the mask says the same."""
     assert rule.mask is not None
     own = rule.mask.table(rule.places.query, rule.places.key)[rule.item, 0].numpy()
@@ -74,7 +74,7 @@ def assert_drawn(rule: Rule, expected: np.ndarray) -> None:
     assert_pattern(rule, expected)
 
 
-def assert_pattern(rule: Rule, expected: np.ndarray) -> None:
+def assert_pattern(rule: PatternRule, expected: np.ndarray) -> None:
     (layer,) = look_of("one", [rule]).layers
     drawn = np.stack([layer.data.row(0, row) for row in range(layer.rows[1])])
     seen = expected.sum(1, keepdims=True)

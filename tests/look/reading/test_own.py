@@ -10,11 +10,11 @@ from PIL import Image
 
 from headway.config import LanguageConfig
 from headway.config.images import Images
-from headway.look.make import look_at, seen
-from headway.look.reading import Given, numbers, read
+from headway.look.reading import ModelInputs, numbers, read
 from headway.look.reading.images import on_canvas, pixels_of
 from headway.look.reading.texts import target_cut, target_side
 from headway.look.record import Look
+from headway.look.view import look_at, view_sample
 from headway.observe.weights import Selection
 from headway.presets.seeds import udl_channels
 from tests.fresh import fresh
@@ -30,8 +30,8 @@ def test_a_language_model_as_it_was_afterwards() -> None:
     model, tokenizer = made.language()
     model.train()
     model.stack.eval()
-    sample = read(model, Given("the cat sat"), tokenizer=tokenizer, title="tiny")
-    found = seen(sample)
+    sample = read(model, ModelInputs("the cat sat"), tokenizer=tokenizer, title="tiny")
+    found = view_sample(sample)
     assert model.training and not model.stack.training
     assert layers(found.look) == [("decoder", "0", "text", "text"), ("decoder", "1", "text", "text")]
     assert (found.look.title, found.look.subtitle) == ("tiny", "2 layers, 6 heads; text of 3 tokens")
@@ -46,7 +46,7 @@ def test_a_language_model_as_it_was_afterwards() -> None:
 
 def test_only_what_is_asked_keeps_its_number() -> None:
     model, tokenizer = made.language(layers=3)
-    sample = read(model, Given("the cat sat on the mat"), tokenizer=tokenizer)
+    sample = read(model, ModelInputs("the cat sat on the mat"), tokenizer=tokenizer)
     look = look_at(sample, selection=Selection((2,), (0, 2), (1, 2)), lens=True)
     (layer,) = look.layers
     assert (layer.label, layer.heads, layer.rows) == ("2", (0, 2), (1, 2))
@@ -62,31 +62,35 @@ def test_only_what_is_asked_keeps_its_number() -> None:
 
 def test_heads_and_rows_that_no_layer_has_are_named() -> None:
     model, tokenizer = made.language()
-    look = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), selection=Selection(None, (0, 7), (1, 100)))
+    look = look_at(
+        read(model, ModelInputs("the cat sat"), tokenizer=tokenizer), selection=Selection(None, (0, 7), (1, 100))
+    )
     assert [(one.heads, one.rows) for one in look.layers] == [((0,), (1, 2))] * 2
     said = ("Layers have heads 0 to 2: 7 is not there.", "Layers have rows 0 to 2: 3 to 100 are not there.")
     assert look.notes == said
-    whole = look_at(read(model, Given("the cat sat"), tokenizer=tokenizer), selection=Selection(None, (0, 2), (0, 3)))
+    whole = look_at(
+        read(model, ModelInputs("the cat sat"), tokenizer=tokenizer), selection=Selection(None, (0, 2), (0, 3))
+    )
     assert whole.notes == ()
 
 
 def test_a_pair_has_types_and_changes_what_is_seen() -> None:
     model, tokenizer = made.masked(types=2)
-    one = seen(read(model, Given("the cat", "a dog"), tokenizer=tokenizer))
+    one = view_sample(read(model, ModelInputs("the cat", "a dog"), tokenizer=tokenizer))
     with torch.no_grad():
         model.types.weight[1] += torch.randn(15)
-    other = seen(read(model, Given("the cat", "a dog"), tokenizer=tokenizer))
+    other = view_sample(read(model, ModelInputs("the cat", "a dog"), tokenizer=tokenizer))
     assert layers(one.look) == [("encoder", "0", "text", "text"), ("encoder", "1", "text", "text")]
     assert not torch.allclose(one.attentions[0].weights(), other.attentions[0].weights(), atol=1e-3)
     assert one.look.lens is not None, "it has a head for words"
-    empty = look_at(read(model, Given(""), tokenizer=tokenizer))
+    empty = look_at(read(model, ModelInputs(""), tokenizer=tokenizer))
     assert empty.sides[0].tokens == ("[CLS]", "[SEP]")
 
 
 @pytest.mark.parametrize("kind", [made.seq2seq, made.recurrent])
 def test_a_source_and_a_target(kind: Any) -> None:
     model, tokenizer = kind()
-    look = look_at(read(model, Given("the cat sat", "a dog"), tokenizer=tokenizer))
+    look = look_at(read(model, ModelInputs("the cat sat", "a dog"), tokenizer=tokenizer))
     source, target = look.sides
     assert source.tokens == ("the", " cat", " sat", "<|end|>") and source.special == (3,)
     assert target.tokens == ("<|start|>", "a", " dog") and target.special == (0,), "its end is what it should say last"
@@ -96,10 +100,10 @@ def test_a_source_and_a_target(kind: Any) -> None:
     ]
     alone = [("cross", "0", "target", "source")]
     assert layers(look) == (alone if model.config.kind == "recurrent" else own + decoder)
-    by_number = look_at(read(model, Given("the cat sat", tokenizer.encode("a dog")), tokenizer=tokenizer))
+    by_number = look_at(read(model, ModelInputs("the cat sat", tokenizer.encode("a dog")), tokenizer=tokenizer))
     assert by_number.sides == look.sides
     with pytest.raises(ValueError, match="reads a source and a target"):
-        read(model, Given("the cat"), tokenizer=tokenizer)
+        read(model, ModelInputs("the cat"), tokenizer=tokenizer)
 
 
 def test_a_target_begins_with_no_text_whatever_the_tokenizer_says() -> None:
@@ -112,7 +116,7 @@ def test_a_target_begins_with_no_text_whatever_the_tokenizer_says() -> None:
 
 def test_rows_of_the_longer_text_alone() -> None:
     model, tokenizer = made.seq2seq()
-    sample = read(model, Given("the cat sat on", "a"), tokenizer=tokenizer)
+    sample = read(model, ModelInputs("the cat sat on", "a"), tokenizer=tokenizer)
     look = look_at(sample, selection=Selection(rows=(3, 2)))
     assert [one.kind for one in look.layers] == ["encoder", "encoder"]
     assert look.notes == ("4 of 6 layers have none of these heads and rows.",), "the source has these rows"
@@ -129,7 +133,7 @@ def test_an_image_is_shown_as_the_model_sees_it(tmp_path: Path) -> None:
     from io import BytesIO
 
     pixels = picture(tmp_path / "a.png", 15, 20)
-    look = look_at(read(made.vision(), Given(image=tmp_path / "a.png")))
+    look = look_at(read(made.vision(), ModelInputs(image=tmp_path / "a.png")))
     (side,) = look.sides
     assert (side.grid, side.extra, side.special) == ((3, 4), 1, (0,))
     assert side.tokens[:3] == ("[class]", "1,1", "1,2") and side.tokens[-1] == "3,4"
@@ -142,7 +146,7 @@ def test_an_image_is_shown_as_the_model_sees_it(tmp_path: Path) -> None:
 
 def test_davit_has_a_grid_for_each_stage_and_channels(tmp_path: Path) -> None:
     picture(tmp_path / "a.png", 26, 18)
-    look = look_at(read(made.davit(), Given(image=tmp_path / "a.png")))
+    look = look_at(read(made.davit(), ModelInputs(image=tmp_path / "a.png")))
     assert [(side.name, side.grid) for side in look.sides[:2]] == [
         ("image, stage 1", (9, 6)),
         ("image, stage 2", (6, 3)),
@@ -171,53 +175,57 @@ def test_pixels_come_back_from_their_numbers() -> None:
 
 def test_vectors_are_read_in_python() -> None:
     model = fresh(udl_channels(width=11, groups=1, length=7))
-    look = look_at(read(model, Given(inputs=torch.randn(7, 11))))
+    look = look_at(read(model, ModelInputs(inputs=torch.randn(7, 11))))
     assert layers(look) == [("channels", "0", "channels", "channels")]
     with pytest.raises(ValueError, match=r"reads vectors and no text: .*headway.show\(model, inputs=x\)"):
-        read(model, Given("a text"))
+        read(model, ModelInputs("a text"))
 
 
 def test_numbers_of_tokens_and_names_for_them() -> None:
     model, _ = made.language()
     tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
-    look = look_at(read(model, Given(inputs=tokens)))
+    look = look_at(read(model, ModelInputs(inputs=tokens)))
     assert look.sides[0].tokens == ("1", "2", "3") and look.notes == ("The first of 2 inputs is shown.",)
-    named = look_at(read(model, Given(inputs=tokens[0], tokens=["x", "<b>", "z"])))
+    named = look_at(read(model, ModelInputs(inputs=tokens[0], tokens=["x", "<b>", "z"])))
     assert named.sides[0].tokens == ("x", "<b>", "z")
     with pytest.raises(ValueError, match="2 names in tokens=, and the text has 3 places"):
-        read(model, Given(inputs=tokens[0], tokens=["x", "y"]))
+        read(model, ModelInputs(inputs=tokens[0], tokens=["x", "y"]))
     with pytest.raises(ValueError, match="numbers of tokens"):
-        read(model, Given(inputs=torch.ones(3)))
+        read(model, ModelInputs(inputs=torch.ones(3)))
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     model, tokenizer = made.language()
     for given, words, said in [
-        (Given("the cat " * 31), tokenizer, r"the text has \d+ tokens, and Language has positions for 31: shorten it"),
-        (Given(""), tokenizer, "the text has no token that Language could read"),
-        (Given(), tokenizer, "Language reads text, and none was given"),
-        (Given("a", "b"), tokenizer, "Language reads one text"),
-        (Given(image=tmp_path), tokenizer, "Language reads text, and an image was given"),
-        (Given("a"), None, "Language has no tokenizer"),
+        (
+            ModelInputs("the cat " * 31),
+            tokenizer,
+            r"the text has \d+ tokens, and Language has positions for 31: shorten it",
+        ),
+        (ModelInputs(""), tokenizer, "the text has no token that Language could read"),
+        (ModelInputs(), tokenizer, "Language reads text, and none was given"),
+        (ModelInputs("a", "b"), tokenizer, "Language reads one text"),
+        (ModelInputs(image=tmp_path), tokenizer, "Language reads text, and an image was given"),
+        (ModelInputs("a"), None, "Language has no tokenizer"),
     ]:
         with pytest.raises(ValueError, match=said):
             read(model, given, tokenizer=words)
     with pytest.raises(ValueError, match="reads an image, and a text was given"):
-        read(made.vision(), Given("a text"))
+        read(made.vision(), ModelInputs("a text"))
     with pytest.raises(ValueError, match="reads an image, and none was given"):
-        read(made.vision(), Given())
+        read(made.vision(), ModelInputs())
     with pytest.raises(ValueError, match="leave the text and the image out"):
-        Given("a", inputs=torch.ones(3))
+        ModelInputs("a", inputs=torch.ones(3))
 
 
 def test_positions_that_are_computed_have_no_end() -> None:
     model, tokenizer = made.language()
     config = LanguageConfig(**{**dict(model.config), "positions": "sinusoidal", "length": 2})
-    look = look_at(read(fresh(config), Given("the cat sat"), tokenizer=tokenizer))
+    look = look_at(read(fresh(config), ModelInputs("the cat sat"), tokenizer=tokenizer))
     assert look.notes == ("The text has 3 tokens, and the model was made for 2.",)
 
 
 def test_words_have_tokens_by_chance_where_a_preset_has_no_tokenizer() -> None:
     model, _ = made.language()
-    look = look_at(read(model, Given("to be, or not"), tokenizer=numbers(model.config.vocabulary)))
+    look = look_at(read(model, ModelInputs("to be, or not"), tokenizer=numbers(model.config.vocabulary)))
     assert look.sides[0].tokens == ("to", " be", ",", " or", " not")

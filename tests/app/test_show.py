@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import headway
-from headway.app import looked
-from headway.app.looked import BY_CHANCE, RANDOM, WRITTEN, given_of, open_target, opened, wanted_of
+from headway.app import show as show_module
+from headway.app.show import BY_CHANCE, RANDOM, WRITTEN, inputs_of, open_target, selection_of
 from headway.config.sentence import SentenceConfig
 from headway.decoding import Request, generate
 from headway.models.language import Language
@@ -37,7 +37,7 @@ def fails():
 
 @pytest.mark.parametrize("kind", [made.seq2seq, made.recurrent])
 def test_a_target_is_written_where_none_was_given(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looked, "NEW", 5)
+    monkeypatch.setattr(show_module, "NEW", 5)
     model, tokenizer = kind()
     headway.save(model, tmp_path / "model", tokenizer=tokenizer)
     view = headway.show(tmp_path / "model", "the cat sat", lens=False)
@@ -81,7 +81,7 @@ def test_weights_that_do_not_fit_and_seeds_that_are_none(monkeypatch: pytest.Mon
         open_target("gpt2", seed=2**63)
     with pytest.raises(ValueError, match="a seed is a whole number"):
         open_target("gpt2", seed=-1)
-    monkeypatch.setattr(opened, "available", lambda: 10**11)
+    monkeypatch.setattr(show_module, "available", lambda: 10**11)
     with pytest.raises(
         ValueError, match=r"llama2-70b has 275.9 GB of weights in float32, and 100.0 GB of memory are free"
     ):
@@ -97,8 +97,8 @@ def test_a_model_of_transformers_by_a_function(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_run_is_its_model(tmp_path: Path) -> None:
     run = make_run(tmp_path, model=True)
-    opened = open_target(str(run))
-    assert opened.title == f"{tmp_path.name}/first" and isinstance(opened.model, Language)
+    loaded = open_target(str(run))
+    assert loaded.title == f"{tmp_path.name}/first" and isinstance(loaded.model, Language)
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.yaml").write_text("task: language")
     with pytest.raises(ValueError, match="has not finished"):
@@ -135,8 +135,8 @@ def test_what_cannot_be_looked_at() -> None:
         (None, None, slice(0, 2), "rows= is a range"),
     ]:
         with pytest.raises(ValueError, match=said):
-            wanted_of(layers, heads, rows)
-    assert wanted_of(np.array([3, 0]), None, None).layers == (0, 3)
+            selection_of(layers, heads, rows)
+    assert selection_of(np.array([3, 0]), None, None).layers == (0, 3)
 
 
 def test_what_cannot_be_read() -> None:
@@ -151,5 +151,5 @@ def test_what_cannot_be_read() -> None:
         ({"text": None, "tokens": 3}, "tokens= are names"),
     ]:
         with pytest.raises(ValueError, match=said):
-            given_of(**given)
-    assert given_of("a", torch.tensor([5, 7])).pair == (5, 7)
+            inputs_of(**given)
+    assert inputs_of("a", torch.tensor([5, 7])).pair == (5, 7)
