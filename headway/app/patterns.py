@@ -59,9 +59,9 @@ def write_page(made: Look, path: Path) -> Path:
 
 
 def write_picture(made: Look, path: Path) -> Path:
-    from headway.look.picture import picture
+    from headway.look.picture import draw_picture
 
-    return picture(made, path)
+    return draw_picture(made, path)
 
 
 def drawn(made: Look, *, width: int, colour: bool) -> str:

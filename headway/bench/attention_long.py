@@ -54,7 +54,7 @@ class Pattern:
 
 LOCAL = Pattern(f"local window {WINDOW}", window(WINDOW))
 PATTERNS = (
-    Pattern(f"dilated window {WINDOW} step {STEP}", dilated(WINDOW, step=STEP), {"dilation": STEP}),
+    Pattern(f"dilated window {WINDOW} step {STEP}", dilated(WINDOW, dilation=STEP), {"dilation": STEP}),
     Pattern(f"window {WINDOW} + {len(CHOSEN)} selected", window(WINDOW) | selected(CHOSEN), {"selected": CHOSEN}),
     Pattern(f"window {WINDOW} + {GLOBAL} global", window(WINDOW) | global_tokens(), {"global_tokens": True}, -GLOBAL),
 )

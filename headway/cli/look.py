@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.before import stdin_text, utf8
-from headway.cli.look_options import check_places, colours, columns, numbers, refuse, rows_of
+from headway.cli.look_options import colours, columns, destinations, numbers, refuse, rows_of
 from headway.cli.look_patterns import RuleOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def look(
     *,
     pair: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     image: Path | None = None,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    output: Annotated[Path | None, Parameter(show=False)] = None,
+    html: Path | None = None,
     png: Path | None = None,
     layers: str | None = None,
     heads: str | None = None,
@@ -38,10 +40,11 @@ def look(
 ) -> int:
     """See what attends to what in a model, on a text or an image of yours.
 
-    Without -o and --png it is drawn here, with a table of what each head
-    attends to. With -o it becomes a page: one file for a browser that asks
-    for nothing else, with every head small, one large, its tokens, numbers
-    and roles. The model runs as it is, on its fast path; weights are computed
+    Without -o it is drawn here, with a table of what each head attends to.
+    With -o page.html it becomes a page: one file for a browser that asks for
+    nothing else, with every head small, one large, its tokens, numbers and
+    roles. With -o heads.png (.svg, .pdf) it becomes a picture for a paper.
+    The model runs as it is, on its fast path; weights are computed
     afterwards, for the layers, heads and rows that are asked for. Instead of
     a model, a rule can be looked at: a mechanism, a mask, positions.
 
@@ -52,7 +55,7 @@ def look(
         headway look minilm/ "The bank of the river" --heads 0-3
         headway look bert/ "It rains." --pair "The street is wet." -o page.html
         headway look opus-mt-en-de/ "Good morning" --pair "Guten Morgen"
-        headway look vit/ --image cat.png --layers 10,11 --png heads.png
+        headway look vit/ --image cat.png --layers 10,11 -o heads.png
         headway look mypackage.models:build "A text" --json
         headway look --mechanism local --window 4 --length 24
         headway look --softmax=-3,1,100,5,-1
@@ -70,10 +73,13 @@ def look(
         writes one itself).
     image
         A picture, for a model that reads images.
-    output
+    out
+        Write to this file: a picture if it ends in .png, .svg or .pdf (with
+        matplotlib), else a page.
+    html
         Write a page to this file.
     png
-        Write a picture to this file (.png, .svg or .pdf), with matplotlib.
+        Write a picture to this file (.png, .svg or .pdf).
     layers
         Only these, counted from 0 as they run, for example 0-3,7.
     heads
@@ -89,7 +95,7 @@ def look(
     json
         The record without its arrays, instead of a table.
     """
-    check_places(output, png)
+    page, picture = destinations(out or output, html, png)
     chosen = {"--layers": layers, "--heads": heads, "--rows": rows, "--dtype": dtype}
     if rule is not None:
         refuse(
@@ -97,12 +103,12 @@ def look(
         )
         from headway.cli import look_patterns
 
-        return look_patterns.rule(rule, output=output, png=png, json=json)
+        return look_patterns.rule(rule, page=page, picture=picture, json=json)
     if target is None:
         raise ValueError(NOTHING)
     if text is None and pair is None and image is None and (found := _kept(target)) is not None:
         refuse(f"without a text of yours, {target} shows the example of its report", chosen)
-        return _show(found, output, png, json)
+        return _show(found, page, picture, json)
     asked = numbers(layers, "--layers"), numbers(heads, "--heads"), rows_of(rows)
     read = None if text is None else stdin_text("the text", "a text") if text == "-" else utf8(text, "the text")
     second = None if pair is None else utf8(pair, "--pair")
@@ -118,7 +124,7 @@ def look(
         if loaded.receipt:
             print(loaded.receipt, flush=True)
         view = view_of(loaded, given, selection=selection, lens=lens, say=_say)
-    return _show(view.look, output, png, json)
+    return _show(view.look, page, picture, json)
 
 
 def _kept(target: str) -> "Look | None":
@@ -128,19 +134,18 @@ def _kept(target: str) -> "Look | None":
     return kept(Path(target).expanduser()) if target.strip() else None
 
 
-def _show(look: "Look", output: Path | None, png: Path | None, json: bool) -> int:
+def _show(look: "Look", page: Path | None, picture: Path | None, json: bool) -> int:
     """Into files, and onto stdout."""
     from headway.data.files import write_whole
     from headway.look.page import document
 
-    if output is not None:
-        print(f"written: {write_whole(output, document(look))}", file=sys.stderr)
-    if png is not None:
-        from headway.look.picture import picture  # matplotlib is slow to import
+    if page is not None:
+        print(f"written: {write_whole(page, document(look))}", file=sys.stderr)
+    if picture is not None:
+        from headway.look.picture import draw_picture  # matplotlib is slow to import
 
-        picture(look, png)
-        print(f"written: {png}", file=sys.stderr)
-    _print(look, json=json, drawn=output is None and png is None)
+        print(f"written: {draw_picture(look, picture)}", file=sys.stderr)
+    _print(look, json=json, drawn=page is None and picture is None)
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.data.files import writable
 
+PICTURES = (".png", ".svg", ".pdf")  # an --out that is a picture
 MOST = 6  # digits of a number on the command line: ranges are written out
 
 
@@ -26,17 +27,24 @@ def colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def check_places(output: Path | None, png: Path | None) -> None:
-    """Refuse a place before a model is loaded for it."""
-    if output is not None and png is not None and output.resolve() == png.resolve():
-        raise ValueError(f"the page and the picture cannot both be {output}: name two files")
-    for path in (output, png):
+def destinations(out: Path | None, html: Path | None, png: Path | None) -> tuple[Path | None, Path | None]:
+    """Where the page and the picture go; a file that cannot be written is refused before a model is loaded for it."""
+    if out is not None:
+        pictured = out.suffix.lower() in PICTURES
+        name, other = ("--png", png) if pictured else ("--html", html)
+        if other is not None:
+            raise ValueError(f"--out {out} and {name} {other} are the same kind of file: leave one out")
+        html, png = (html, out) if pictured else (out, png)
+    if html is not None and png is not None and html.resolve() == png.resolve():
+        raise ValueError(f"the page and the picture cannot both be {html}: name two files")
+    for path in (html, png):
         if path is not None:
             writable(path)
     if png is not None:
         from headway.look.picture import require
 
-        require(png)
+        require(png, option="--png" if png is not out else "--out")
+    return html, png
 
 
 def numbers(text: str | None, option: str) -> tuple[int, ...] | None:

@@ -20,8 +20,8 @@ KINDS = ("mechanism", "mask", "patterns", "positions", "softmax")
 SIZES = ("width", "bias_heads", "base", "buckets", "max_distance")  # of embeddings of positions alone
 
 
-def _help(text: str, *names: str) -> Parameter:
-    return Parameter(help=text, group=GROUP, negative="", name=list(names) if names else None)
+def _help(text: str) -> Parameter:
+    return Parameter(help=text, group=GROUP, negative="")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class RuleOptions:
     grid: Annotated[str | None, _help("Rows x columns of patches, as 6x6.")] = None
     causal: Annotated[bool, _help("No query sees a later position.")] = False
     window: Annotated[str | None, _help("Keys at a distance below this; on a grid also as 2x3.")] = None
-    dilation: Annotated[str | None, _help("Only every such key of the window.", "--dilation", "--step")] = None
+    dilation: Annotated[str | None, _help("Only every such key of the window.")] = None
+    step: Annotated[str | None, Parameter(show=False, group=GROUP)] = None  # the former name of --dilation
     tile: Annotated[str | None, _help("The side of windows that do not overlap.")] = None
     selected: Annotated[
         str | None, _help("Positions that see all and are seen by all, as 0,5; patches count row by row.")
@@ -58,17 +59,17 @@ class RuleOptions:
     max_distance: Annotated[int | None, _help("Beyond it all share the last bucket; 128.")] = None
 
 
-def rule(rule: RuleOptions, *, output: Path | None = None, png: Path | None = None, json: bool = False) -> int:
+def rule(rule: RuleOptions, *, page: Path | None = None, picture: Path | None = None, json: bool = False) -> int:
     """Draw a rule: as a page, a picture, JSON, or (nothing of these being asked) in the terminal."""
     kinds = [kind for kind in KINDS if getattr(rule, kind) is not None]
     if len(kinds) != 1:
         names = ", ".join(f"--{kind}" for kind in (kinds or KINDS))
         raise ValueError(f"one rule is drawn at a time: name one of {names}")
     ways = {"positions": _positions, "softmax": _softmax}
-    return ways.get(kinds[0], _patterns)(rule, kinds[0], output=output, png=png, json=json)
+    return ways.get(kinds[0], _patterns)(rule, kinds[0], page=page, picture=picture, json=json)
 
 
-def _patterns(rule: RuleOptions, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+def _patterns(rule: RuleOptions, kind: str, *, page: Path | None, picture: Path | None, json: bool) -> int:
     if strange := list(_sizes(rule)):
         raise ValueError(f"{_written(strange[0])} belongs to --positions, not to --{kind}: leave it out")
     # torch takes seconds to import, and --help must not wait for it
@@ -77,20 +78,20 @@ def _patterns(rule: RuleOptions, kind: str, *, output: Path | None, png: Path | 
     name = getattr(rule, kind)
     found = job.rules(kind, name, _asked(rule))
     made = job.look(kind, name, found)
-    if png is not None:
-        _told(job.write_picture(made, png))
-    if output is not None:
-        _told(job.write_page(made, output))
+    if picture is not None:
+        _told(job.write_picture(made, picture))
+    if page is not None:
+        _told(job.write_page(made, page))
     if json:
         print(json_format.dumps(job.described(found), indent=1, ensure_ascii=False))
-    elif output is None and png is None:
+    elif page is None and picture is None:
         print(job.drawn(made, width=columns(), colour=colours()))
     else:
         print("\n".join(made.notes))
     return 0
 
 
-def _positions(rule: RuleOptions, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+def _positions(rule: RuleOptions, kind: str, *, page: Path | None, picture: Path | None, json: bool) -> int:
     from headway.app import patterns as job
 
     names = {"length", "grid", "causal"}
@@ -98,15 +99,15 @@ def _positions(rule: RuleOptions, kind: str, *, output: Path | None, png: Path |
     asked = {"length": rule.length, "grid": _pair(rule.grid), "causal": rule.causal or None, **_sizes(rule)}
     assert rule.positions is not None
     made = job.positions(rule.positions, {name: value for name, value in asked.items() if value is not None})
-    return _numbers_drawn(made, output=output, png=png, json=json)
+    return _numbers_drawn(made, page=page, picture=picture, json=json)
 
 
-def _softmax(rule: RuleOptions, kind: str, *, output: Path | None, png: Path | None, json: bool) -> int:
+def _softmax(rule: RuleOptions, kind: str, *, page: Path | None, picture: Path | None, json: bool) -> int:
     from headway.app import patterns as job
 
     _only(set(), rule, kind, "other rules")
     assert rule.softmax is not None
-    return _numbers_drawn(job.softmax(_scores(rule.softmax)), output=output, png=png, json=json)
+    return _numbers_drawn(job.softmax(_scores(rule.softmax)), page=page, picture=picture, json=json)
 
 
 def _only(known: set[str], rule: RuleOptions, kind: str, owners: str) -> None:
@@ -116,16 +117,16 @@ def _only(known: set[str], rule: RuleOptions, kind: str, owners: str) -> None:
         raise ValueError(f"{_written(strange[0])} belongs to {owners}, not to --{kind}: leave it out")
 
 
-def _numbers_drawn(made: Any, *, output: Path | None, png: Path | None, json: bool) -> int:
+def _numbers_drawn(made: Any, *, page: Path | None, picture: Path | None, json: bool) -> int:
     from headway.app import patterns as job
 
-    if png is not None:
-        _told(job.write_positions_picture(made, png))
-    if output is not None:
-        _told(job.write_positions_page(made, output))
+    if picture is not None:
+        _told(job.write_positions_picture(made, picture))
+    if page is not None:
+        _told(job.write_positions_page(made, page))
     if json:
         print(json_format.dumps(job.described_positions(made), ensure_ascii=False))
-    elif output is None and png is None:
+    elif page is None and picture is None:
         print(job.drawn_positions(made, width=columns()))
     return 0
 
@@ -140,7 +141,7 @@ def _asked(rule: RuleOptions) -> Any:
 
     return PatternOptions(
         length=rule.length, keys=rule.keys, grid=_pair(rule.grid), causal=rule.causal,
-        window=_extent("window", rule.window), dilation=_extent("dilation", rule.dilation),
+        window=_extent("window", rule.window), dilation=_extent("dilation", rule.dilation or rule.step),
         tile=_extent("tile", rule.tile), selected=_numbers("selected", rule.selected),
         global_tokens=rule.global_tokens, segments=_numbers("segments", rule.segments),
         lengths=_numbers("lengths", rule.lengths), table=rule.table, channels=rule.channels, groups=rule.groups,
@@ -197,7 +198,7 @@ def _scores(text: str) -> tuple[float, ...]:
 
 
 def _written(name: str) -> str:
-    return f"--{name.replace('_', '-')}" + (" (--step)" if name == "dilation" else "")
+    return f"--{name.replace('_', '-')}"
 
 
 def _told(path: Path) -> None:

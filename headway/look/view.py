@@ -40,10 +40,9 @@ class View:
 
     def png(self, path: str | Path, *, head: tuple[int, int] | None = None) -> Path:
         """Write a picture for a paper (.png, .svg or .pdf): all heads, or one, as (layer, head)."""
-        from headway.look.picture import picture  # matplotlib is slow to import
+        from headway.look.picture import draw_picture  # matplotlib is slow to import
 
-        picture(self.look, writable(Path(path)), head=head)
-        return Path(path)
+        return draw_picture(self.look, writable(Path(path)), head=head)
 
     def weights(self, layer: int, head: int, rows: slice = ALL) -> Float[Tensor, "l M"]:
         """The weights of one head, computed now and not rounded; `layer` counts those in sight, rows as in the text.

@@ -131,7 +131,9 @@ def test_of_a_run_its_own_example_is_shown(tmp_path: Path, capsys: pytest.Captur
     ("arguments", "said"),
     [
         (["gpt", TEXT, "--layers", "0-99999999999"], "--layers has 99999999999, and no model has so many"),
-        (["gpt", TEXT, "-o", "a.png", "--png", "./a.png"], "cannot both be a.png"),
+        (["gpt", TEXT, "--html", "a.png", "--png", "./a.png"], "cannot both be a.png"),
+        (["gpt", TEXT, "-o", "a.png", "--png", "b.png"], "--out a.png and --png b.png are the same kind of file"),
+        (["gpt", TEXT, "--out", "a.html", "--html", "b.html"], "--out a.html and --html b.html are the same kind"),
         (["gpt", TEXT, "-o", ""], "the name of the file to write is empty"),
         (["--mechanism", "local", "--window", "2", "--heads", "3", "--pair", "x"], "leave --pair, --heads out"),
         (["gpt", "--mechanism", "softmax"], "leave the target out"),

@@ -92,8 +92,8 @@ def test_positions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--mask", "causal", "--png", "a.gif"], "--png writes .png, .svg, .pdf"),
         (["--mask", "allowed", "--table", "/nowhere.csv"], "no such file"),
         (["--mechanism", "local", "--window", "9" * 20], "--window is at most 1,048,576, not 99,999"),
-        (["--mask", "dilated", "--step", "0"], "--dilation (--step) is a whole number of at least 1"),
-        (["--mechanism", "softmax", "--step", "2"], "--dilation (--step) is no option of --mechanism softmax"),
+        (["--mask", "dilated", "--step", "0"], "--dilation is a whole number of at least 1"),
+        (["--mechanism", "softmax", "--step", "2"], "--dilation is no option of --mechanism softmax"),
         (["--positions", "sinusoidal", "--base", "inf"], "--base is from 0.001 to 1e30, not inf"),
     ],
 )

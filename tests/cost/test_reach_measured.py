@@ -117,7 +117,7 @@ def test_masks_of_ones_own() -> None:
 
 def test_one_key_alone_needs_no_query() -> None:
     """Everybody but oneself, without residual: token 0 sees nothing, token 1 token 0 and not itself."""
-    others, config = ~dilated(1, step=1), language(Softmax(), residual=False)
+    others, config = ~dilated(1, dilation=1), language(Softmax(), residual=False)
     same(config, 7, mask=others)
     first = measured_layers(model_of(config), Texts(7, 7, others))[0].sets.counts
     assert first.tolist() == [0, 1, 3, 4, 5, 6, 7]

@@ -9,7 +9,7 @@ import pytest
 from headway.look.packed import factors, weights
 from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_mechanism
 from headway.look.pattern.figures import position_plots
-from headway.look.picture import picture
+from headway.look.picture import draw_picture
 from headway.look.picture.matrix import matrix
 from headway.look.picture.patches import seen
 from headway.look.picture.positions import positions_picture
@@ -50,7 +50,7 @@ def test_overview_of_layers_of_different_kinds(tmp_path: Path) -> None:
     look = Look("x", (text, source), (
         layer(3, 11, 11, kind="decoder"), layer(2, 11, 3, kind="cross", sides=(0, 1)),
     ))  # fmt: skip
-    path = picture(look, tmp_path / "overview.png")
+    path = draw_picture(look, tmp_path / "overview.png")
     width, height = size(path)
     assert 900 < width < 2200 and 600 < height < 2000  # 300 dots an inch, not wider than a page
     assert [one.name for one in tmp_path.iterdir()] == ["overview.png"]  # nothing half-written beside it
@@ -59,7 +59,7 @@ def test_overview_of_layers_of_different_kinds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_one_head_with_any_tokens(tmp_path: Path, suffix: str) -> None:
     look = Look("x", (Side("text", HOSTILE),), (layer(3, 11, 11), layer(3, 11, 11, label="2")))
-    path = picture(look, tmp_path / f"head{suffix}", head=(1, 2))
+    path = draw_picture(look, tmp_path / f"head{suffix}", head=(1, 2))
     assert path.stat().st_size > 5000
     if suffix == ".svg":
         drawn = path.read_text(encoding="utf-8")
@@ -73,8 +73,8 @@ def test_long_texts_are_drawn_from_the_small_maps(tmp_path: Path) -> None:
     measures = (Measures(0.5, 1.0, 0.5), Measures(0.5, 1.0, 0.5))
     one = Layer("blocks", "1", "decoder", "softmax", 0, 0, (0, 5), (0, 101), made, maps, measures)
     look = Look("x", (Side("text", tuple(map(str, range(101)))),), (one,))
-    assert size(picture(look, tmp_path / "maps.png"))[0] > 600
-    assert size(picture(look, tmp_path / "head.png", head=(0, 5)))[0] > 1200
+    assert size(draw_picture(look, tmp_path / "maps.png"))[0] > 600
+    assert size(draw_picture(look, tmp_path / "head.png", head=(0, 5)))[0] > 1200
     whole = matrix(one, 1)
     assert whole.shape == (101, 101) and np.allclose(whole.sum(1), 1) and not np.triu(whole, 1).any()
 
@@ -86,8 +86,8 @@ def test_attention_over_a_picture(tmp_path: Path) -> None:
     look = Look("x", (side, Side("channels", tuple("abcde"))), (
         layer(2, 7, 7), layer(2, 5, 5, kind="channels", sides=(1, 1)),
     ))  # fmt: skip
-    assert size(picture(look, tmp_path / "image.png"))[0] > 800
-    assert size(picture(look, tmp_path / "one.png", head=(0, 1)))[0] > 800
+    assert size(draw_picture(look, tmp_path / "image.png"))[0] > 800
+    assert size(draw_picture(look, tmp_path / "one.png", head=(0, 1)))[0] > 800
     # The class token's own row, without itself, as a share of its largest.
     row = matrix(look.layers[0], 1)[0, 1:]
     assert np.allclose(seen(look.layers[0], 1, side), (row / row.max()).reshape(2, 3))
@@ -97,18 +97,18 @@ def test_marks_of_a_small_scale_do_not_overlap(tmp_path: Path) -> None:
     names = tuple(f"{row},{column}" for row in range(1, 6) for column in range(1, 14))
     sides = Side("text", ("a", "b", "c")), Side("image", names, grid=(5, 13))
     look = Look("x", sides, (layer(2, 3, 3), layer(2, 65, 65, sides=(1, 1))))
-    few = picture(look, tmp_path / "few.svg", head=(0, 1)).read_text(encoding="utf-8")
+    few = draw_picture(look, tmp_path / "few.svg", head=(0, 1)).read_text(encoding="utf-8")
     assert ">0 %</text>" in few and ">1 %</text>" not in few and ">10 %</text>" in few
-    grid = picture(look, tmp_path / "grid.svg", head=(1, 1)).read_text(encoding="utf-8")
+    grid = draw_picture(look, tmp_path / "grid.svg", head=(1, 1)).read_text(encoding="utf-8")
     assert ">1,1</text>" in grid and ">5,13</text>" in grid and ">64</text>" not in grid
 
 
 def test_patterns_and_positions(tmp_path: Path) -> None:
-    wide = size(picture(look_of("x", rules_of_mask("window", PatternOptions(length=6))), tmp_path / "row.png"))
+    wide = size(draw_picture(look_of("x", rules_of_mask("window", PatternOptions(length=6))), tmp_path / "row.png"))
     grid = look_of("x", rules_of_mechanism("local", PatternOptions(grid=(2, 3), global_tokens=1)))
-    tall = size(picture(grid, tmp_path / "grid.png"))
+    tall = size(draw_picture(grid, tmp_path / "grid.png"))
     assert tall[1] / tall[0] > 1.3 * wide[1] / wide[0]  # below each pattern, what one patch sees
-    picture(look_of("x", rules_of_mask("causal", PatternOptions(length=5, keys=3))), tmp_path / "cross.svg")
+    draw_picture(look_of("x", rules_of_mask("causal", PatternOptions(length=5, keys=3))), tmp_path / "cross.svg")
     assert "80 % of pairs" in (tmp_path / "cross.svg").read_text()
     positions_picture(position_plots("alibi", length=11), tmp_path / "alibi.png")
     assert size(tmp_path / "alibi.png")[0] > 1500
@@ -119,7 +119,7 @@ def test_letters_of_a_further_font_are_drawn(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("headway.look.picture.style.fonts", lambda: ("DejaVu Sans", "STIXGeneral"))
     monkeypatch.setattr("headway.look.picture.style._letters", lambda: {ord("a"), 0x1D81})
     look = Look("x", (Side("text", ("a", "\u1d81")),), (layer(2, 2, 2),))
-    assert written("\u1d81") == "\u1d81" and picture(look, tmp_path / "a.png", head=(0, 1)).exists()
+    assert written("\u1d81") == "\u1d81" and draw_picture(look, tmp_path / "a.png", head=(0, 1)).exists()
 
 
 def test_letters_that_no_font_has_are_boxes() -> None:
@@ -129,13 +129,13 @@ def test_letters_that_no_font_has_are_boxes() -> None:
 def test_mistakes_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look = Look("x", (Side("text", ("a", "b")),), (layer(2, 2, 2),))
     with pytest.raises(ValueError, match=r"--png writes .png, .svg, .pdf, not 'a.gif'"):
-        picture(look, tmp_path / "a.gif")
+        draw_picture(look, tmp_path / "a.gif")
     with pytest.raises(ValueError, match="does not exist"):
-        picture(look, tmp_path / "no" / "a.png")
+        draw_picture(look, tmp_path / "no" / "a.png")
     with pytest.raises(ValueError, match="there is no layer 1: there are 1"):
-        picture(look, tmp_path / "a.png", head=(1, 0))
+        draw_picture(look, tmp_path / "a.png", head=(1, 0))
     with pytest.raises(ValueError, match="layer 0 has no head 5 here; it holds 0, 1"):
-        picture(look, tmp_path / "a.png", head=(0, 5))
+        draw_picture(look, tmp_path / "a.png", head=(0, 5))
     monkeypatch.setattr("headway.look.picture.style.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r'pip install "headway\[plot\]"'):
-        picture(look, tmp_path / "a.png")
+        draw_picture(look, tmp_path / "a.png")

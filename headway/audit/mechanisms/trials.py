@@ -128,7 +128,7 @@ def _others(call: Call, generator: torch.Generator) -> list[Callable[[], Mask]]:
     band, block = window(3), segments(*ids)
     return [
         lambda: band, lambda: block & causal(), lambda: allowed(table), lambda: (band | selected([0, 3])) & causal(),
-        lambda: dilated(2, step=3), lambda: tiles(4) | ~window(6), lambda: ~block | band,
+        lambda: dilated(2, dilation=3), lambda: tiles(4) | ~window(6), lambda: ~block | band,
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ Pair = tuple[int, int]
 
 LENGTH, WINDOW, NEAR, TILE, DILATION, GLOBAL, CHANNELS, GROUPS = 24, 4, 2, 6, 2, 2, 24, 3  # where nothing is given
 MOST = 2**24  # pairs of one pattern
-LARGEST = 2**20  # of a window, a step or a tile
+LARGEST = 2**20  # of a window, a dilation or a tile
 LONG = 32  # a side of the grid that prices are computed for too; squared on a sequence
 
 
@@ -41,9 +41,9 @@ class PatternOptions:
 def option(name: str) -> str:
     """
     >>> option("global_tokens"), option("dilation")
-    ('--global-tokens', '--dilation (--step)')
+    ('--global-tokens', '--dilation')
     """
-    return f"--{name.replace('_', '-')}" + (" (--step)" if name == "dilation" else "")
+    return f"--{name.replace('_', '-')}"
 
 
 def refuse_unknown(
@@ -95,7 +95,7 @@ def _refuse_large(length: int, keys: int, options: PatternOptions) -> None:
 
 
 def _extent(options: PatternOptions, name: str) -> int | Pair | None:
-    """A window, a step or a tile as it was given; two sides need a grid."""
+    """A window, a dilation or a tile as it was given; two sides need a grid."""
     given: int | Pair | None = getattr(options, name)
     if isinstance(given, tuple) and options.grid is None:
         raise ValueError(f"{option(name)} {given[0]}x{given[1]} has two sides: give --grid too, for example --grid 6x6")

@@ -46,7 +46,7 @@ def _window(asked: PatternOptions) -> tuple[Mask, str]:
 
 def _dilated(asked: PatternOptions) -> tuple[Mask, str]:
     assert asked.window is not None and asked.dilation is not None
-    made = masks.dilated(asked.window, step=asked.dilation, grid=asked.grid)
+    made = masks.dilated(asked.window, dilation=asked.dilation, grid=asked.grid)
     return made, spread(asked.window, asked.dilation, asked.grid)
 
 

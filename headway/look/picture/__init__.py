@@ -11,10 +11,10 @@ from headway.look.picture.patterns import patterns
 from headway.look.picture.style import lettered, require, saved
 from headway.look.record import Layer, Look
 
-__all__ = ["picture", "require"]
+__all__ = ["draw_picture", "require"]
 
 
-def picture(look: Look, path: Path, *, head: tuple[int, int] | None = None) -> Path:
+def draw_picture(look: Look, path: Path, *, head: tuple[int, int] | None = None) -> Path:
     """Everything of a record, or one head of it: (the layer's place in the record, the head's number), large."""
     require(path)
     alone = only(look) if head is None else chosen(look, head)

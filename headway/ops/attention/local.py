@@ -2,7 +2,7 @@
 
     A = softmax(q kᵀ · scale  where |i - j| < window)        out = A v
 
-With a dilation only every step-th key counts; `selected` positions and global tokens (negative positions) see all and
+With a dilation d only every d-th key counts; `selected` positions and global tokens (negative positions) see all and
 are seen by all. Each pattern is computed in tiles that hold the keys they need, so time and memory grow with
 L x window, not with L².
 """
@@ -27,7 +27,7 @@ from headway.sizes import Operation
 
 def pattern(spec: Local) -> Mask:
     """The mask that a local spec stands for."""
-    near = dilated(spec.window, step=spec.dilation, grid=spec.grid)
+    near = dilated(spec.window, dilation=spec.dilation, grid=spec.grid)
     near = near | selected(spec.selected) if spec.selected else near
     return near | global_tokens() if spec.global_tokens else near
 

@@ -39,9 +39,16 @@ def window(size: int | Grid, *, grid: Grid | None = None) -> Mask:
     return Window(_both(size, "window", grid), (1, 1), _grid(grid))
 
 
-def dilated(size: int | Grid, *, step: int | Grid, grid: Grid | None = None) -> Mask:
-    """A window of every step-th position: |i - j| is 0, step, … (size - 1) · step; on a grid, in both axes."""
-    return Window(_both(size, "window", grid), _both(step, "step", grid), _grid(grid))
+def dilated(
+    size: int | Grid, *, dilation: int | Grid = 1, grid: Grid | None = None, step: int | Grid | None = None
+) -> Mask:
+    """|i - j| is 0, dilation, … (size - 1) · dilation; on a grid, in both axes.
+
+    With dilation 1 it is `window(size)`. The keyword was once `step`, which is refused.
+    """
+    if step is not None:
+        raise ValueError(f"dilated(step={step}) is now written dilated(dilation={step})")
+    return Window(_both(size, "window", grid), _both(dilation, "dilation", grid), _grid(grid))
 
 
 def tiles(size: int | Grid, *, grid: Grid | None = None) -> Mask:

@@ -237,7 +237,7 @@ def test_reach_is_the_mean_distance() -> None:
         ),
         (lambda: rules_of_mask("padding", PatternOptions(lengths=(10**20,))), "does not fit into 24 keys"),
         (lambda: rules_of_mask("window", PatternOptions(window=10**20)), "--window is at most 1,048,576"),
-        (lambda: rules_of_mask("dilated", PatternOptions(dilation=10**20)), "--dilation (--step) is at most 1,048,576"),
+        (lambda: rules_of_mask("dilated", PatternOptions(dilation=10**20)), "--dilation is at most 1,048,576"),
         (lambda: rules_of_mask("tiles", PatternOptions(grid=(2, 3), tile=(1, 10**20))), "--tile is at most 1,048,576"),
         (lambda: rules_of_mechanism("spatial", PatternOptions(window=10**20)), "--window is at most 1,048,576"),
         (
@@ -252,7 +252,7 @@ def test_reach_is_the_mean_distance() -> None:
         (lambda: rules_of_mask("window", PatternOptions(window=(2, 3))), "--window 2x3 has two sides: give --grid too"),
         (
             lambda: rules_of_mechanism("local", PatternOptions(dilation=(2, 3))),
-            "--dilation (--step) 2x3 has two sides: give --grid too",
+            "--dilation 2x3 has two sides: give --grid too",
         ),
     ],
 )

@@ -140,7 +140,7 @@ def test_mechanisms_and_options_that_do_not_exist(given: dict[str, Any], words: 
 
 OTHERS: dict[str, Mask] = {
     "window": window(2),
-    "dilated": dilated(2, step=2),
+    "dilated": dilated(2, dilation=2),
     "tiles": tiles(2),
     "selected": selected([1]),
     "segments": segments(torch.zeros(5, dtype=torch.long)),

@@ -61,7 +61,7 @@ def test_closed_forms_at_a_million(mask: Mask, expected: int) -> None:
     [
         (causal() & window(300) & padding(lengths=[15000], total=20000), 20000),
         (causal() & window(100) | selected([7, 4000]), 6000),
-        (~dilated(5, step=3) & causal() & padding(lengths=[4001], total=6000, side="left"), 6000),
+        (~dilated(5, dilation=3) & causal() & padding(lengths=[4001], total=6000, side="left"), 6000),
     ],
     ids=["ranges", "selected", "complement"],
 )
@@ -74,7 +74,7 @@ def test_counting_needs_no_table(mask: Mask, length: int) -> None:
 def test_the_count_that_needed_no_table_is_right() -> None:
     mask = causal() & window(100) | selected([7, 400])
     assert mask.count(600) == int(mask.table(600).sum())
-    mask = ~dilated(5, step=3) & causal() & padding(lengths=[401], total=600, side="left")
+    mask = ~dilated(5, dilation=3) & causal() & padding(lengths=[401], total=600, side="left")
     assert mask.count(600) == int(mask.table(600).sum())
 
 
@@ -92,7 +92,7 @@ def test_formulas_have_whole_coefficients() -> None:
     assert sympy.expand(formula(window(3), length, length)) == 5 * length - 6
 
 
-@pytest.mark.parametrize("mask", [dilated(2, step=3), tiles(2), selected([1]), window(2, grid=(2, 3)), ~causal()])
+@pytest.mark.parametrize("mask", [dilated(2, dilation=3), tiles(2), selected([1]), window(2, grid=(2, 3)), ~causal()])
 def test_a_mask_without_a_formula_says_so(mask: Mask) -> None:
     length = sympy.Symbol("L")
     with pytest.raises(ValueError, match="give sizes as whole numbers"):

@@ -47,7 +47,8 @@ TABLE = torch.ones(5, 7, dtype=torch.bool)
         (lambda: segments(TABLE), ["torch.bool"]),
         (lambda: selected(torch.zeros(2, 2, dtype=torch.long)), ["list of positions"]),
         (lambda: window(0), ["window", "at least 1", "0"]),
-        (lambda: dilated(2, step=0), ["step", "0"]),
+        (lambda: dilated(2, dilation=0), ["dilation", "0"]),
+        (lambda: dilated(2, step=3), ["dilated(step=3)", "dilated(dilation=3)"]),
         (lambda: tiles(-1), ["tile", "-1"]),
         (lambda: window(2, grid=(0, 3)), ["grid", "(0, 3)"]),
         (lambda: causal() & TABLE, ["Tensor", "allowed(...)"]),
@@ -84,7 +85,7 @@ def test_a_mask_that_does_not_fit_names_both_sizes(mask: Mask, words: list[str])
 
 
 @pytest.mark.parametrize(
-    "mask", [causal(), window(2), dilated(2, step=2), tiles(2), selected([1]), window(2, grid=(2, 3)), ~causal()]
+    "mask", [causal(), window(2), dilated(2, dilation=2), tiles(2), selected([1]), window(2, grid=(2, 3)), ~causal()]
 )
 def test_positions_are_not_guessed(mask: Mask) -> None:
     with pytest.raises(ValueError, match=r"3 queries against 5 keys.*query_positions and key_positions"):

@@ -96,7 +96,7 @@ KEEP = padding(lengths=[3, 5], total=5)
         (~causal(), "tiles"),
         (causal() | KEEP, "tiles"),
         (causal() & window(2), "tiles"),
-        (dilated(2, step=2), "tiles"),
+        (dilated(2, dilation=2), "tiles"),
         (tiles(2), "tiles"),
         (selected([1]), "tiles"),
         (global_tokens(), "tiles"),
