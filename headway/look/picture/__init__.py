@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from headway.look.picture.heads import one
+from headway.look.picture.heads import one, overview
 from headway.look.picture.matrix import chosen, only
-from headway.look.picture.overview import overview
 from headway.look.picture.patches import images, over_patches
 from headway.look.picture.patterns import patterns
 from headway.look.picture.style import lettered, require, saved

@@ -1,17 +1,70 @@
-"""One head of a model large, with its tokens."""
+"""Heads of a model as pictures: one large with its tokens, several with tokens at their edges, or all of them small."""
 
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
+from headway.look.packed import Weights
 from headway.look.picture.matrix import matrix, named
-from headway.look.picture.style import INK, SOFT, WIDTH, figure, framed, map_of, tokens, written
+from headway.look.picture.style import INK, LINE, SOFT, WIDTH, figure, framed, map_of, tokens, written
 from headway.look.record import Layer, Look, Side
 
 MARKS = (0.0, 0.01, 0.1, 0.3, 0.6, 1.0)  # on the scale, whose colours go by the root: small weights are seen too
 ROOM = 0.11  # inches between two marks
 WORDS = 64  # tokens that an axis has room for
+LEFT, TOP, GAP = 0.22, 0.2, 0.06  # inches beside, above and between the maps
+LARGEST = 1.3  # inches of a map
+READABLE = 0.55  # inches of a map below which little is written at it
+ROLE = 0.13  # inches for the role below a map
+SCALE = 0.6  # inches for the scale
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """A picture, its one frame, and its size in inches from the upper left; `right` is kept free for a scale."""
+
+    made: Any
+    axes: Any
+    width: float
+    height: float
+    right: float
+
+    @classmethod
+    def of(cls, width: float, height: float, *, right: float = 0.0) -> "Mosaic":
+        made = figure(width + right, height, laid_out=False)
+        axes = made.add_axes((0, 0, width / (width + right), 1))
+        axes.axis("off")
+        return cls(made, axes, width, height, right)
+
+    def put(self, values: Any, box: tuple[float, float, float, float], *, framed: bool = True, **how: Any) -> None:
+        """A map at (left, down, width, height)."""
+        from matplotlib.patches import Rectangle
+
+        left, down, width, height = box
+        extent = (left, left + width, down + height, down)
+        self.axes.imshow(values, interpolation="nearest", extent=extent, **how)
+        if framed:
+            self.axes.add_patch(Rectangle((left, down), width, height, fill=False, edgecolor=LINE, linewidth=0.5))
+        # Each map has moved the edges.
+        self.axes.set(xlim=(0, self.width), ylim=(self.height, 0), aspect="auto")
+
+    def row(self, name: str, down: float, height: float) -> None:
+        """The name of a row of maps, as large as its height allows."""
+        size = min(6.5, 110 * height / max(len(name), 1))
+        where = {"rotation": 90, "ha": "right", "va": "center"}
+        self.axes.text(LEFT - 0.06, down + height / 2, name, fontsize=size, color=INK, **where)
+
+    def say(self, text: str, middle: float, down: float, *, size: float, above: bool) -> None:
+        """A word above or below a map."""
+        where = {"ha": "center", "va": "bottom" if above else "top"}
+        self.axes.text(middle, down, text, fontsize=size, color=SOFT, parse_math=False, **where)
+
+
+def left_of(number: int, side: float) -> float:
+    """Where the map of a column begins."""
+    return LEFT + number * (side + GAP)
 
 
 def one(look: Look, layer: Layer, place: int) -> Any:
@@ -78,3 +131,47 @@ def marks_of(top: float, *, inches: float) -> list[float]:
         if mark < top and min(below, above) >= ROOM:
             kept.append(mark)
     return [*kept, top]
+
+
+def overview(look: Look) -> Any:
+    """Every map from 0 to the largest weight of all; of long texts from the small maps, each with its own largest."""
+    columns = max(len(layer.heads) for layer in look.layers)
+    side = min(LARGEST, (WIDTH - LEFT - SCALE) / columns - GAP)
+    whole = all(isinstance(layer.data, Weights) for layer in look.layers)
+    top = _top(look) if whole else 1.0
+    heights = [side * min(2.0, max(0.4, layer.maps.shape[1] / layer.maps.shape[2])) for layer in look.layers]
+    step = GAP + (ROLE if side >= READABLE else 0.0)
+    drawn = Mosaic.of(LEFT + columns * (side + GAP), TOP + sum(heights) + step * len(heights), right=SCALE)
+    down = TOP
+    for layer, high in zip(look.layers, heights, strict=True):
+        _row_of_maps(drawn, layer, (down, side, high), whole=whole, top=top)
+        down += high + step
+    _head_numbers(drawn, max(look.layers, key=lambda layer: len(layer.heads)), side)
+    total = drawn.width + SCALE
+    scale = drawn.made.add_axes((drawn.width / total, 0.25, 0.1 / total, 0.5))
+    bar(drawn.made, drawn.axes.images[0], top, whole=whole, cax=scale)
+    return drawn.made
+
+
+def _top(look: Look) -> float:
+    return max(float(layer.data.values.max()) for layer in look.layers if isinstance(layer.data, Weights)) or 1.0
+
+
+def _row_of_maps(drawn: Mosaic, layer: Layer, place: tuple[float, float, float], *, whole: bool, top: float) -> None:
+    from matplotlib.colors import PowerNorm
+
+    down, side, high = place
+    drawn.row(named(layer), down, high)
+    for number in range(len(layer.heads)):
+        left = left_of(number, side)
+        values = matrix(layer, number) if whole else layer.maps[number] / 255
+        drawn.put(values, (left, down, side, high), cmap=map_of("sequential"), norm=PowerNorm(0.5, 0, top))
+        if side >= READABLE:
+            role = written(layer.measures[number].role, longest=18).replace("␣", " ")
+            drawn.say(role, left + side / 2, down + high + 0.03, size=5.5, above=False)
+
+
+def _head_numbers(drawn: Mosaic, layer: Layer, side: float) -> None:
+    for number, head in enumerate(layer.heads):
+        text = f"head {head}" if side >= READABLE else str(head)
+        drawn.say(text, left_of(number, side) + side / 2, TOP - 0.04, size=6.5, above=True)

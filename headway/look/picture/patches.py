@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from headway.look.picture.heads import GAP, LARGEST, LEFT, TOP, Mosaic, left_of
 from headway.look.picture.matrix import matrix, named
-from headway.look.picture.mosaic import GAP, LARGEST, LEFT, TOP, Mosaic, left_of
 from headway.look.picture.style import WIDTH, map_of
 from headway.look.record import Layer, Look, Side
 

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 import headway
-from headway.look import measure
+from headway.look import layer as layers
 from tests.browser import browser
 from tests.look.web.shown import Shown, near
 from tests.observe.foreign import VOCABULARY, model_of
@@ -51,7 +51,7 @@ def test_every_weight_of_every_kind(
     chromium: Any, tmp_path: Path, factors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A T5 of transformers (bias by distance, three kinds of attention), packed as weights and as queries and keys."""
-    monkeypatch.setattr("headway.look.make.BUDGET", 30_000 if factors else measure.BUDGET)
+    monkeypatch.setattr("headway.look.view.BUDGET", 30_000 if factors else layers.BUDGET)
     model, draw = model_of("t5", "sdpa"), torch.Generator().manual_seed(5)
     source, target = (torch.randint(3, VOCABULARY, (1, length), generator=draw) for length in (31, 29))
     inputs = {"input_ids": source, "decoder_input_ids": target}

@@ -105,7 +105,9 @@ def leaf(name: str, random: Random) -> Node:
         "selected": lambda: relation(selected(points), lambda i, j: i in points or j in points),
         "global": lambda: relation(global_tokens(), lambda i, j: i < 0 or j < 0),
         "grid window": lambda: relation(window(sides, grid=GRID), lambda i, j: near(i, j, sides, (1, 1))),
-        "grid dilated": lambda: relation(dilated(sides, dilation=steps, grid=GRID), lambda i, j: near(i, j, sides, steps)),
+        "grid dilated": lambda: relation(
+            dilated(sides, dilation=steps, grid=GRID), lambda i, j: near(i, j, sides, steps)
+        ),
         "grid tiles": lambda: relation(tiles(sides, grid=GRID), lambda i, j: same_tile(i, j, sides)),
         "lengths": lambda: _lengths(random),
         "keep": lambda: _keep(random),
