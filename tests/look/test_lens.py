@@ -122,8 +122,8 @@ def test_an_inner_depth_is_what_the_model_says_without_the_later_blocks(name: st
 
 
 def test_of_a_long_text_the_last_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.look.lens.PLACES", 5)
-    monkeypatch.setattr("headway.look.lens.NUMBERS", 2 * V)  # in several chunks too
+    monkeypatch.setattr("headway.look.logit_lens.PLACES", 5)
+    monkeypatch.setattr("headway.look.logit_lens.NUMBERS", 2 * V)  # in several chunks too
     model = stirred(language())
     found, whole = look(model), look(model, places=range(L))
     assert isinstance(found, Lens) and isinstance(whole, Lens)
