@@ -33,14 +33,12 @@ def hooked(module: nn.Module, make: Callable[[str], Hook]) -> Iterator[None]:
 def every_module(before: Hook, after: Hook, *, with_kwargs: bool = False) -> Iterator[None]:
     """`before(module, args)` and `after(module, args, result)` around each call of any module.
 
-    With `with_kwargs` it is `after(module, args, kwargs, result)`.
-
     The hooks are global: a layer of torch that has a hook of its own leaves its fused path. A call that raises ends
-    with the result None.
+    with the result None; with `with_kwargs` it is `after(module, args, kwargs, result)`, and of such a call nothing.
     """
     with removed_after(
         register_module_forward_pre_hook(before),
-        register_module_forward_hook(after, with_kwargs=with_kwargs, always_call=True),
+        register_module_forward_hook(after, with_kwargs=with_kwargs, always_call=not with_kwargs),
     ):
         yield
 
