@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
-from headway.render import byte_size
 from headway.cost.show.verified import available
 from headway.decoding import Request, generate
 from headway.hub import target
@@ -21,6 +20,7 @@ from headway.look.reading.sample import at_rest
 from headway.look.view import Say, View, view_sample
 from headway.models import count
 from headway.observe.weights import Selection
+from headway.render import byte_size
 
 SEEDS = 2**63
 RANDOM = "The weights are random: a preset has none of its own."
@@ -70,8 +70,8 @@ def _check_room(config: Any, name: str, dtype: torch.dtype) -> None:
     needed, free = count(config) * dtype.itemsize, available()
     if free is not None and needed > free:
         raise ValueError(
-            f"{name} has {byte_size(needed)} of weights in {str(dtype).removeprefix('torch.')}, and {byte_size(free)} of memory "
-            "are free here: take a smaller model of its kind"
+            f"{name} has {byte_size(needed)} of weights in {str(dtype).removeprefix('torch.')}, and "
+            f"{byte_size(free)} of memory are free here: take a smaller model of its kind"
         )
 
 
