@@ -10,8 +10,8 @@ from zlib import crc32
 
 from tokenizers import Tokenizer as Engine
 
-from headway.data.tokenizer_files import MARK
 from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer_files import MARK
 from headway.look.record import Side
 
 UNFINISHED = "\ufffd"  # what a decoder writes for bytes that are no character
