@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
@@ -77,16 +78,34 @@ def run(
         return _follow(run, work, place, world, board, Bill(run, work, place, say))
 
 
-def dry_run(config: TrainConfig) -> str:
-    """What would be trained: the data read, the model built, nothing kept."""
+@dataclass(frozen=True)
+class DryRun:
+    """What would be trained."""
+
+    task: str
+    kind: str
+    parameters: int
+    steps: int
+    batch: int
+    passes: float  # over the training data
+    examples: int
+    held_out: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: a {self.kind} model of {self.parameters:,} parameters, {self.steps:,} steps of {self.batch} "
+            f"examples ({self.passes:.1f} passes over {self.examples:,}), {self.held_out:,} held out"
+        )
+
+
+def dry_run(config: TrainConfig) -> DryRun:
+    """Read the data, build the model, and keep nothing."""
     with TemporaryDirectory() as made:
         work = prepare(config, RunFiles(Path(made)), _say)
-    size = parameters(work.model)
-    passes = config.steps * config.batch / len(work.train)
-    held = 0 if work.validation is None else len(work.validation)
-    return (
-        f"{config.task}: a {work.model.config.kind_or_name()} model of {size:,} parameters, {config.steps:,} steps of "
-        f"{config.batch} examples ({passes:.1f} passes over {len(work.train):,}), {held:,} held out"
+    held_out = 0 if work.validation is None else len(work.validation)
+    passes, kind = config.steps * config.batch / len(work.train), work.model.config.kind_or_name()
+    return DryRun(
+        config.task, kind, parameters(work.model), config.steps, config.batch, passes, len(work.train), held_out
     )
 
 

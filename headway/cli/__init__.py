@@ -7,11 +7,12 @@ everything else to stderr; a whole number that it returns is the exit code.
 
 import sys
 from collections.abc import Sequence
-
-from cyclopts import App
+from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.cli.mistakes import run
+
+if TYPE_CHECKING:
+    from cyclopts import App
 
 # What `headway --help` says of each verb; `headway <verb> --help` shows the verb's own docstring.
 VERBS = {
@@ -64,11 +65,20 @@ EPILOGUE = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if tokens[:1] == ["train"] and {"--help", "-h", "--help-all"} & set(tokens):
+        from headway.cli.train_help import help_text
+
+        print(help_text(every="--help-all" in tokens), end="")
+        return 0
+    from headway.cli.errors import run  # it imports cyclopts, which takes a while
+
     return run(build(tokens), tokens, VERBS)
 
 
-def build(tokens: Sequence[str]) -> App:
+def build(tokens: Sequence[str]) -> "App":
     """The application that reads these tokens; no verb is imported yet."""
+    from cyclopts import App
+
     app = App(
         name="headway",
         version=f"headway {__version__}",

@@ -27,7 +27,7 @@ class Told:
 
     inputs: Annotated[Literal["tokens", "vectors", "images"] | None, _help("What it reads.")] = None
     vocabulary: Annotated[int | None, _help("How many tokens it knows.")] = None
-    width: Annotated[int | None, _help("Of the vectors that it reads.")] = None
+    width: Annotated[int | None, _help("Width of the vectors that it reads.")] = None
     image: Annotated[tuple[int, int, int] | None, _help("Channels, height and width of the images that it reads.")] = (
         None
     )
@@ -93,7 +93,7 @@ def audit(
     data
         A text file to look at with --health; else random inputs.
     seed
-        Of all that is drawn.
+        Seed of all that is drawn.
     json
         One object instead of a table.
     html

@@ -1,12 +1,13 @@
 """`headway classify`: lines of text, or pictures, in; their classes with probabilities out."""
 
 import json as json_format
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from headway.cli.common import at_least_one, readable, say
+from headway.cli.option_names import check_words, options_of
 
 
 def classify(
@@ -52,10 +53,10 @@ def classify(
     json
         One JSON object per line instead.
     """
-    for name, value in (("top", top), ("batch", batch)):
-        if value < 1:
-            raise ValueError(f"--{name} is at least 1, not {value}")
-    _check_readable(files)
+    at_least_one(top=top, batch=batch)
+    check_words("classify", map(str, files), options_of(classify))
+    for file in files:
+        readable(file)
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.classify import Classifier, check
     from headway.hub import load, target
@@ -64,9 +65,9 @@ def classify(
     check(files, place.config.kind)
     loaded = load(place.path, dtype=dtype)
     classifier = Classifier.of(loaded, cut=cut)
-    _say(str(loaded.receipt))
+    say(str(loaded.receipt))
     count, inputs = 0, classifier.items(files)
-    results = classifier.run(inputs, batch=batch, progress=lambda done: _say(f"{done:,} classified"))
+    results = classifier.run(inputs, batch=batch, progress=lambda done: say(f"{done:,} classified"))
     for item, classes in results:
         count += 1
         if json:
@@ -75,7 +76,7 @@ def classify(
             print("\t".join(f"{label}\t{value:.4f}" for label, value in classes[:top]))
     if cut and not classifier.sees:
         most = classifier.model.config.length
-        _say(f"cut to {most} tokens, the most that this model reads: {classifier.shortened:,} of {count:,} lines")
+        say(f"cut to {most} tokens, the most that this model reads: {classifier.shortened:,} of {count:,} lines")
     return 0
 
 
@@ -88,16 +89,3 @@ def _row(item: Any, classes: list[tuple[str, float]], classifier: Any, top: int)
         row["labels"] = [label for label, value in classes if value >= 0.5]
     name = "value" if classifier.outcome == "value" else "probability"
     return {**row, "classes": [{"label": label, name: float(f"{value:.6g}")} for label, value in classes[:top]]}
-
-
-def _check_readable(files: Sequence[Path]) -> None:
-    """A file that cannot be opened is said before a model is loaded."""
-    for name in map(str, files):
-        if name.startswith("-") and name != "-":
-            raise ValueError(f"there is no option {name!r}; see headway classify --help")
-        if name != "-":
-            Path(name).open("rb").close()
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -1,11 +1,13 @@
 """`headway convert`: a model read from one directory and written to another."""
 
-import sys
+import json as json_format
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+
+from headway.cli.common import say
 
 if TYPE_CHECKING:
     import torch
@@ -15,11 +17,13 @@ Dtype = Literal["bfloat16", "float32", "float16", "float64"]
 
 def convert(
     source: str,
-    destination: str,
+    destination: str | None = None,
     /,
     *,
+    out: Annotated[str | None, Parameter(alias="-o")] = None,
     dtype: Dtype | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Read a model, check every tensor, and write it in its layout.
 
@@ -29,6 +33,7 @@ def convert(
     For example:
 
         headway convert my-model my-model-bfloat16 --dtype bfloat16
+        headway convert runs/book --out book-float16 --dtype float16 --json
 
     Parameters
     ----------
@@ -36,15 +41,29 @@ def convert(
         A run, or a directory with config.json and model.safetensors (or shards and their index).
     destination
         Where to write; it must not exist, or be empty, and lies outside the source.
+    out
+        The same as DESTINATION.
     dtype
-        Of the weights; as they are stored by default.
+        Precision of the weights, for example bfloat16; as they are stored by default.
     overwrite
         Replace the model that stands there; refused where other files lie beside it.
+    json
+        Print the destination, dtype, hash and parameters as a JSON object.
     """
+    if (destination is None) == (out is None):
+        raise ValueError("name one place to write to: headway convert SOURCE DESTINATION, or --out DESTINATION")
+    place_to_write = destination if out is None else out
+    assert place_to_write is not None
+    _convert(source, place_to_write, dtype, overwrite=overwrite, json=json)
+    return 0
+
+
+def _convert(source: str, destination: str, dtype: str | None, *, overwrite: bool, json: bool) -> None:
     # torch takes seconds to import, and --help must not wait for it
     import headway
     from headway.hub.save import check_place
     from headway.hub.target import directory
+    from headway.models import parameters
 
     place = directory(source).path
     if destination:  # pathlib takes an empty path for the directory one is in
@@ -53,13 +72,17 @@ def convert(
     before = stored(place)
     after = before if dtype is None else dtype
     model, tokenizer, receipt = headway.load(place, dtype=after)
-    print(replace(receipt, dtype=before), file=sys.stderr)  # its hash is of what is stored, so is its dtype
+    say(str(replace(receipt, dtype=before)))  # its hash is of what is stored, so is its dtype
     if after != before:
         _check_range(model, after)
     headway.save(model, destination, tokenizer=tokenizer, overwrite=overwrite)
     none = f"; no tokenizer, as none was found in {source}" if tokenizer is None else ""
-    print(f"{destination}: written in {after}; hash {_hash(model)[:12]}{none}", file=sys.stderr)
-    return 0
+    digest = _hash(model)
+    say(f"{destination}: written in {after}; hash {digest[:12]}{none}")
+    if json:
+        facts = {"source": source, "destination": destination, "dtype": after, "hash": digest}
+        facts |= {"parameters": parameters(model), "tokenizer": tokenizer is not None}
+        print(json_format.dumps(facts, indent=2))
 
 
 def stored(directory: Path) -> str:

@@ -34,9 +34,9 @@ class Size:
     inputs: str | None = None
     "What a module of one's own reads, where that cannot be told: tokens, vectors:2,64,8 or images:2,3,32,32."
     dtype: Literal["float64", "float32", "bfloat16", "float16"] = "float32"
-    "Of weights and activations."
+    "Precision of weights and activations."
     optimiser: str = "adamw"
-    "Of a training step: adamw, adam, sgd or none."
+    "Optimiser of a training step: adamw, adam, sgd or none."
     memory: str | None = None
     "Also the largest batch and length that fit into it, for example 8G (k M G T: powers of 1,000; Ki Mi Gi Ti: 1,024)."
 

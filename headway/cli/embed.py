@@ -1,11 +1,11 @@
 """`headway embed`: lines in, vectors out."""
 
+import json as json_format
 import shutil
 import signal
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
 
+from headway.cli.common import Counter, say
+from headway.cli.option_names import check_words, options_of
 from headway.data.lines import name_of
 
 TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
@@ -26,6 +28,7 @@ def embed(
     out: Annotated[Path | None, Parameter(alias="-o")] = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """One vector for each line of text, by a sentence encoder.
 
@@ -56,18 +59,23 @@ def embed(
         Replace the file, and a part of it that was begun with another model or input.
     dtype
         Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
+    json
+        Print JSON: with --out one object of how many lines, numbers and cut lines; without, one object a line, as ever.
     """
+    check_words("embed", [str(file)], options_of(embed))
     try:
         with _opened(file) as stream, _terminable():
-            _embed(directory, stream, name_of(file), out=out, overwrite=overwrite, dtype=dtype)
+            facts = _embed(directory, stream, name_of(file), out=out, overwrite=overwrite, dtype=dtype)
     except Terminated:
         return TERMINATED
+    if json and out is not None:
+        print(json_format.dumps(facts, indent=2))
     return 0
 
 
 def _embed(
     directory: Path, stream: BinaryIO, name: str, *, out: Path | None, overwrite: bool, dtype: str | None
-) -> None:
+) -> dict[str, Any]:
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.embed import Embedder, Lines, embed_file, form_of
     from headway.app.resumable_file import check_place
@@ -79,44 +87,28 @@ def _embed(
     lines = Lines.of(stream, name)  # a mistake in the input is said before the model is loaded
     loaded = load(target.directory(directory).path, dtype=dtype)
     embedder = Embedder.of(loaded)
-    _say(str(loaded.receipt))
+    say(str(loaded.receipt))
     if out is not None:
-        embed_file(embedder, lines, out, overwrite=overwrite, progress=Clock(), say=_say)
+        embed_file(embedder, lines, out, overwrite=overwrite, progress=Counter(), say=say)
     else:
         _print(embedder, lines)
-    _say(f"{lines.count:,} lines, {embedder.model.config.width} numbers each" + (f": {out}" if out else ""))
+    say(f"{lines.count:,} lines, {embedder.model.config.width} numbers each" + (f": {out}" if out else ""))
     if embedder.cut:
         limit = embedder.model.config.limit
-        _say(f"cut to {limit} tokens, the most that this model reads: {embedder.cut:,} of {lines.count:,} lines")
+        say(f"cut to {limit} tokens, the most that this model reads: {embedder.cut:,} of {lines.count:,} lines")
+    return {"out": str(out), "lines": lines.count, "width": embedder.model.config.width, "cut": embedder.cut}
 
 
 def _print(embedder: Any, lines: Any) -> None:
     """One object a line on stdout."""
     from headway.app.embed import as_json_lines
 
-    done, clock = 0, Clock()
+    done, clock = 0, Counter()
     for texts in lines.chunks(0):
         sys.stdout.write(as_json_lines(texts, embedder(texts)).decode())
         done += len(texts)
         if not sys.stdout.isatty():  # where the vectors themselves show it
             clock(done, lines.count)
-
-
-class Clock:
-    """How far a run is: each second in one line of a terminal; in a log ever less often, at last every ten seconds."""
-
-    def __init__(self) -> None:
-        self.start: tuple[float, int] | None = None
-        self.last, self.pause = time.monotonic(), 1
-
-    def __call__(self, done: int, total: int) -> None:
-        now, terminal = time.monotonic(), sys.stderr.isatty()
-        self.start = self.start or (now, done)
-        if now - self.last < self.pause or now == self.start[0]:
-            return
-        self.last, self.pause = now, 1 if terminal else min(2 * self.pause, 10)
-        rate = (done - self.start[1]) / (now - self.start[0])
-        _say(f"{done:,} of {total:,} lines, {rate:,.0f} a second", end="   \r" if terminal else "\n")
 
 
 class Terminated(KeyboardInterrupt):
@@ -149,7 +141,3 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
     with tempfile.TemporaryFile() as kept:
         shutil.copyfileobj(sys.stdin.buffer, kept)
         yield kept
-
-
-def _say(line: str, end: str = "\n") -> None:
-    print(line, file=sys.stderr, flush=True, end=end)

@@ -1,11 +1,12 @@
 """`headway eval`: how good a model is on data."""
 
 import json as json_format
-import sys
-import time
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from headway.cli.common import Counter, at_least_one, say
+from headway.cli.option_names import check_words, options_of
 
 Format = Literal["auto", "text", "jsonl", "csv", "tsv"]
 
@@ -64,8 +65,8 @@ def eval(
     length
         Tokens of a window or text at most; by default as many as the model reads, of a language model at most 1,024.
     stride
-        Of a language model: windows begin every so many tokens and count only tokens that no window before has. By
-        default they stand side by side; a smaller stride gives each token more context, and takes longer.
+        Language models: windows begin every so many tokens and count only tokens that no window before has. By default
+        they stand side by side; a smaller stride gives each token more context, and takes longer.
     batch
         How many examples to compute together.
     beam
@@ -75,25 +76,25 @@ def eval(
     samples
         Translations to show.
     format
-        Of the data; by default what the names of the files say.
+        Format of the data; by default what the names of the files say.
     document
         What one document is, in plain text.
     text
-        Columns, in files that have them: the text to read,
+        Column of the text, in files that have columns.
     label
-        its class,
+        Column of the class.
     source
-        the text to translate,
+        Column of the text to translate.
     target
-        its translation,
+        Column of its translation.
     first
-        two texts, for a sentence encoder or a classifier of pairs,
+        Column of the first of two texts, for a sentence encoder or a classifier of pairs.
     second
-        the other one of the two,
+        Column of the second.
     paired
-        whether a classifier reads both,
+        Classify two texts of a row together (columns first and second) instead of one.
     score
-        and how alike they are.
+        Column of how similar two texts are, for a rank correlation.
     cut
         Read the beginning of a text that is too long for the model instead of refusing it.
     dtype
@@ -101,10 +102,8 @@ def eval(
     json
         One JSON object instead of text.
     """
-    for name, value in (("batch", batch), ("length", length), ("stride", stride), ("beam", beam),
-                        ("max-new-tokens", max_new_tokens)):  # fmt: skip
-        if value is not None and value < 1:
-            raise ValueError(f"--{name} is at least 1, not {value}")
+    at_least_one(batch=batch, length=length, stride=stride, beam=beam, max_new_tokens=max_new_tokens)
+    check_words("eval", data, options_of(eval))
     if not data:
         raise ValueError("there is nothing to measure on: name a file, a folder, or a source such as digits-test")
     # torch takes seconds to import, and --help must not wait for it
@@ -120,14 +119,15 @@ def eval(
     kind = task_of(found.config, task, path)
     said = {"format": format, "document": document, "text": text, "label": label, "source": source, "target": target,
             "first": first, "second": second, "paired": paired or None}  # fmt: skip
-    settings = {**_columns(run), **{name: value for name, value in said.items() if value is not None}}
-    options = EvalSettings(
-        DataConfig(train=data, cut=cut, **settings), length=length, stride=stride, batch=batch, beams=beam,
+    columns = {**_columns(run), **{name: value for name, value in said.items() if value is not None}}
+    settings = EvalSettings(
+        DataConfig(train=data, cut=cut, **columns), length=length, stride=stride, batch=batch, beams=beam,
         max_new_tokens=max_new_tokens, samples=samples, score=score,
     )  # fmt: skip
+    counter = Counter()
     loaded = load(path, dtype=dtype)
-    _say(str(loaded.receipt))
-    result = evaluate(loaded, kind, options, Clock())
+    say(str(loaded.receipt))
+    result = evaluate(loaded, kind, settings, lambda what, done, total: counter(done, total, what))
     print(json_format.dumps(as_json(result), ensure_ascii=False) if json else as_text(result))
     return 0
 
@@ -136,21 +136,3 @@ def _columns(run: dict[str, Any]) -> dict[str, Any]:
     """What a run said of its data, so that the same files can be read again."""
     names = ("format", "document", "text", "label", "source", "target", "first", "second", "paired")
     return {name: value for name, value in run.get("data", {}).items() if name in names}
-
-
-class Clock:
-    """How far it is, on stderr: once a second on a terminal, in one line; every ten seconds in a log."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now, terminal = time.monotonic(), sys.stderr.isatty()
-        if now - self.last >= (1 if terminal else 10):
-            self.last = now
-            of = f" of {total:,}" if total else ""
-            print(f"{done:,}{of} {what}", file=sys.stderr, end="   \r" if terminal else "\n", flush=True)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

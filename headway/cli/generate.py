@@ -2,14 +2,13 @@
 
 import json as json_format
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.before import before_loading, stdin_text, utf8
+from headway.cli.common import at_least_one, model_directory, say, stdin_text, utf8
 
 
 @Parameter(name="*")
@@ -32,7 +31,7 @@ class Choosing:
     stop: Annotated[list[str], Parameter(negative="", allow_leading_hyphen=True)] = field(default_factory=list)
     "End before this text; may be given several times."
     seed: int = 0
-    "Of the draws; the same for every prompt, so that each gets what it gets alone."
+    "Seed of the draws; the same for every prompt, so that each gets what it gets alone."
     logprobs: int | None = None
     "With --json, the log-probability of every token, and of so many of the likeliest."
 
@@ -72,11 +71,11 @@ def generate(
     beam
         Search for the text of the highest score with so many beams, instead of choosing token by token.
     length_penalty
-        Of a beam search: the score is the log-probability divided by length to this power.
+        Beam search: the score is the log-probability divided by length to this power.
     past_length
         Refuse what does not fit into the model, stop there, or slide on where the model allows it.
     dtype
-        Of the weights; as stored by default.
+        Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
     json
         One list with texts, tokens and why each ended, at the end.
     """
@@ -100,8 +99,7 @@ def _check(choosing: Choosing, beam: int | None, *, json: bool) -> None:
         utf8(text, "--stop")
     if beam is None:
         return
-    if beam < 1:
-        raise ValueError(f"--beam is at least 1, not {beam}")
+    at_least_one(beam=beam)
     usual = asdict(Choosing())
     for name, value in asdict(choosing).items():
         if value != usual[name] and name not in ("max_new_tokens", "seed"):
@@ -161,8 +159,8 @@ def _results(
     from headway.hub import load
 
     requests = [Request(prompt=text, **asdict(choosing)) for text in prompts]
-    model, tokenizer, receipt = load(before_loading(directory, beam, _generates), dtype=dtype)
-    print(receipt, file=sys.stderr, flush=True)
+    model, tokenizer, receipt = load(model_directory(directory, beam, _generates), dtype=dtype)
+    say(str(receipt))
     options = {"tokenizer": tokenizer, "past_length": past_length}
     if beam is None:
         return _streamed(model, requests, options, silent=json)
@@ -184,7 +182,7 @@ def _streamed(model: Any, requests: list, options: dict[str, Any], *, silent: bo
             print(text, end="", flush=True)
     results = [Result.of(one) for one in found]
     for number, result in enumerate(results, 1):
-        _say(number, result)
+        _finish(number, result)
     return results
 
 
@@ -195,7 +193,7 @@ def _searched(model: Any, requests: list, options: dict[str, Any], *, silent: bo
     for number, result in enumerate(results, 1):
         if not silent:
             print(result.text)
-        _say(number, result)
+        _finish(number, result)
     return results
 
 
@@ -215,11 +213,11 @@ def in_turn(events: Iterator) -> Iterator[str]:
             turn += 1
 
 
-def _say(number: int, result: Any) -> None:
+def _finish(number: int, result: Any) -> None:
     from headway.decoding.request import some
 
     ties = f", ties at {', '.join(str(place + 1) for place in result.ties)}" if result.ties else ""
-    print(f"prompt {number}: {some(len(result.tokens), 'token')}, ended by {result.finish}{ties}", file=sys.stderr)
+    say(f"prompt {number}: {some(len(result.tokens), 'token')}, ended by {result.finish}{ties}")
 
 
 def _row(prompt: str, result: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.before import stdin_text, utf8
+from headway.cli.common import stdin_text, utf8
 from headway.cli.look_options import colours, columns, destinations, numbers, refuse, rows_of
 from headway.cli.look_patterns import RuleOptions
 
@@ -89,9 +89,9 @@ def look(
     lens
         Also what the model would say next after each layer.
     dtype
-        Of the weights; as stored by default.
+        Precision of the weights; as stored by default.
     seed
-        Of random weights.
+        Seed of random weights.
     json
         The record without its arrays, instead of a table.
     """

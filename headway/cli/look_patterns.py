@@ -54,8 +54,8 @@ class RuleOptions:
     groups: Annotated[int | None, _help("Groups that they stand in.")] = None
     width: Annotated[int | None, _help("Channels of an embedding of positions; 64.")] = None
     bias_heads: Annotated[int | None, _help("Heads of --positions alibi; 8.")] = None
-    base: Annotated[float | None, _help("Of the wavelengths of sinusoidal and rotary positions; 10,000.")] = None
-    buckets: Annotated[int | None, _help("Of --positions relative; 32.")] = None
+    base: Annotated[float | None, _help("Base of the wavelengths of sinusoidal and rotary positions; 10,000.")] = None
+    buckets: Annotated[int | None, _help("Buckets of --positions relative; 32.")] = None
     max_distance: Annotated[int | None, _help("Beyond it all share the last bucket; 128.")] = None
 
 

@@ -35,7 +35,7 @@ def mechanisms(
     width
         Channels of each head.
     seed
-        Of the random input.
+        Seed of the random input.
     json
         A list of rows instead of a table.
     """

@@ -51,7 +51,7 @@ def plan(
     budget
         The time that training may take: 90s, 20min, 2h, 1d.
     memory
-        Of a step at most: 512M, 8G, 16GiB; by default that of this machine.
+        Memory of a step at most: 512M, 8G, 16GiB; by default that of this machine.
     json
         One object instead of a table.
     """

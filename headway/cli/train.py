@@ -1,13 +1,16 @@
 """`headway train`: from data to a model that works."""
 
+import json as json_format
 import os
-import sys
-from difflib import get_close_matches
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from headway.cli.common import say
+from headway.cli.option_names import check_words
+from headway.cli.train_help import DESCRIPTION, option_names
 from headway.config.train import TrainConfig
 
 DIVERGED, STOPPED = 1, 130
@@ -16,52 +19,18 @@ DIVERGED, STOPPED = 1, 130
 def train(
     *data: Annotated[str, Parameter(allow_leading_hyphen=True)],  # `-` is one
     config: Path | None = None,
-    out: Path | None = None,
+    out: Annotated[Path | None, Parameter(alias="-o")] = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     print_config: Annotated[bool, Parameter(negative="")] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
     settings: Annotated[TrainConfig | None, Parameter(name="*", negative="")] = None,
 ) -> int:
-    """Train a model on files, folders or embedded sources.
-
-    A run lives in a directory of its own (--out): the settings, metrics.jsonl,
-    checkpoints, the finished model and report.html. It can be stopped at any
-    time (Ctrl-C) and goes on with --resume, to the same weights as if nobody
-    had stopped it. Settings come from defaults, a file (--config), variables
-    such as HEADWAY_TRAIN_OPTIM__RATE, and this command line, the later before
-    the earlier.
-
-    For example:
-
-        headway train book.txt --out runs/book
-        headway train --config recipes/shakespeare.yaml
-        headway train pairs.tsv --task seq2seq --steps 5000
-        headway train reviews.csv --task classify --model.start models/bert
-        headway train --out runs/book --resume --steps 4000
-        torchrun --nproc-per-node 2 -m headway train book.txt --out runs/book
-
-    Parameters
-    ----------
-    data
-        Files, folders, globs, `-` for stdin, or sources by name: python, stdlib, digits, gettext:Django:es, cldr:es.
-    config
-        Settings in a YAML, TOML or JSON file.
-    out
-        The run's directory; by default runs/ and the name of the data.
-    resume
-        Go on from the newest checkpoint in --out.
-    overwrite
-        Replace a run that is there already.
-    print_config
-        Print the resolved settings as YAML, and stop.
-    dry_run
-        Read the data and build the model, say what would be trained, and stop.
-    """
     from headway.app.settings import free_place, merged, resolve, saved, written
 
     given = {} if settings is None else settings.model_dump(exclude_unset=True)
-    _check(data)
+    check_words("train", data, option_names())
     if data:
         given = merged(given, {"data": {"train": list(data)}})
     place = _place(out, config) if resume else out
@@ -69,7 +38,7 @@ def train(
     if not resolved.data.train:
         raise ValueError("there is nothing to train on: name a file, a folder, or a source such as python")
     if print_config:
-        print(written(resolved), end="")
+        print(resolved.model_dump_json(indent=2) + "\n" if json else written(resolved), end="")
         return 0
     place = place or free_place(resolved)
     if "WORLD_SIZE" in os.environ:
@@ -80,24 +49,13 @@ def train(
     from headway.app.training_run import run
 
     if dry_run:
-        print(describe(resolved))
+        found = describe(resolved)
+        print(json_format.dumps(asdict(found), indent=2) if json else found)
         return 0
     reason = run(resolved, place, resume=resume, overwrite=overwrite)
     if int(os.environ.get("RANK", "0")) == 0:
-        print(place / "model" if reason in ("finished", "early") else place)
-        _after(place)
+        _print(place, reason, json=json)
     return {"diverged": DIVERGED, "stopped": STOPPED}.get(reason, 0)
-
-
-def _check(data: tuple[str, ...]) -> None:
-    for name in data:
-        if name.startswith("-") and name != "-":
-            known = [f"--{one.replace('_', '-')}" for one in (*TrainConfig.model_fields, "config", "out", "resume")]
-            known += [f"--{part}.{name}" for part, field in TrainConfig.model_fields.items()
-                      for name in getattr(field.annotation, "model_fields", {})]  # fmt: skip
-            near = get_close_matches(name.split("=")[0], known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; see headway train --help"
-            raise ValueError(f"there is no option {name!r}{hint}")
 
 
 def _place(out: Path | None, config: Path | None) -> Path:
@@ -108,11 +66,21 @@ def _place(out: Path | None, config: Path | None) -> Path:
     return out
 
 
-def _after(place: Path) -> None:
-    """What to try next."""
+def _print(place: Path, reason: str, *, json: bool) -> None:
+    """Where the result is, on stdout; what to try next, on stderr."""
     from headway.app.report import going_on
     from headway.app.run import read_run
+    from headway.app.runs import as_json
 
-    print("what to try next:", file=sys.stderr)
-    for what, command in going_on(read_run(place)):
-        print(f"  {command:<58} {what}", file=sys.stderr)
+    run, model = read_run(place), place / "model" if reason in ("finished", "early") else None
+    if json:
+        facts = {"model": None if model is None else str(model), "reason": reason}
+        print(json_format.dumps(as_json(run) | facts, indent=2))
+    else:
+        print(model or place)
+    say("what to try next:")
+    for what, command in going_on(run):
+        say(f"  {command:<58} {what}")
+
+
+train.__doc__ = DESCRIPTION

@@ -1,14 +1,13 @@
 """`headway translate`: lines in, lines out."""
 
 import json as json_format
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.before import before_loading, utf8
+from headway.cli.common import Counter, at_least_one, model_directory, readable, say, utf8
+from headway.cli.option_names import check_words, options_of
 
 
 def translate(
@@ -47,7 +46,7 @@ def translate(
     beam
         Search for the text of the highest score with so many beams; without it, the likeliest token is taken each time.
     length_penalty
-        Of a beam search: the score is the log-probability divided by length to this power.
+        Beam search: the score is the log-probability divided by length to this power.
     max_new_tokens
         Tokens to produce at most for each line.
     prefix
@@ -61,17 +60,15 @@ def translate(
     json
         One JSON object per line instead.
     """
-    for name, value in (("beam", beam), ("max-new-tokens", max_new_tokens), ("batch", batch)):
-        if value is not None and value < 1:
-            raise ValueError(f"--{name} is at least 1, not {value}")
-    if str(file) != "-":
-        file.open("rb").close()  # said before a model is loaded
+    at_least_one(beam=beam, max_new_tokens=max_new_tokens, batch=batch)
+    check_words("translate", [str(file)], options_of(translate))
+    readable(file)
     utf8(prefix, "--prefix")
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.translate import Translator, check_kind, checked_lines
     from headway.hub import load
 
-    path, cuts = before_loading(directory, beam, check_kind), Cuts()
+    path, cuts = model_directory(directory, beam, check_kind), Cuts()
     lines = checked_lines(file)
     loaded = load(path, dtype=dtype)
     translator = Translator.of(
@@ -83,16 +80,16 @@ def translate(
         cut=cut,
         when_cut=cuts,
     )
-    _say(str(loaded.receipt))
-    clock, counts = Clock(), {"line": 0, "short": 0, "tie": 0}
-    for line, result in translator.run(lines, batch=batch, progress=clock):
+    say(str(loaded.receipt))
+    counter, counts = Counter(), {"line": 0, "short": 0, "tie": 0}
+    for line, result in translator.run(lines, batch=batch, progress=counter):
         # A line break of the model's own would move all lines below.
         text = " ".join(result.text.splitlines())
         print(json_format.dumps(_row(line.text, result), ensure_ascii=False) if json else text, flush=True)
         counts["line"] += 1
         counts["short"] += result.finish in ("max_new_tokens", "length")
         counts["tie"] += bool(result.ties)
-    _say(_summary(**counts, limit=max_new_tokens) + str(cuts))
+    say(_summary(**counts, limit=max_new_tokens) + str(cuts))
     return 0
 
 
@@ -141,23 +138,3 @@ class Cuts:
 
     def __str__(self) -> str:
         return f"; {self.count:,} cut to the {self.most} tokens that the model reads" if self.count else ""
-
-
-class Clock:
-    """How far a run is: about once a second on a terminal, in one line; every ten seconds in a log."""
-
-    def __init__(self) -> None:
-        self.start = self.last = time.monotonic()
-
-    def __call__(self, done: int) -> None:
-        now, terminal = time.monotonic(), sys.stderr.isatty()
-        if now - self.last >= (1 if terminal else 10):
-            self.last = now
-            rate = done / (now - self.start)
-            print(
-                f"{_lines(done)}, {rate:,.1f} a second", file=sys.stderr, end="   \r" if terminal else "\n", flush=True
-            )
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

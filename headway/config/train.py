@@ -19,7 +19,7 @@ Whole = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Said(Frozen):
+class _Documented(Frozen):
     """Settings whose docstrings are the help of the command line."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -30,17 +30,17 @@ class _Said(Frozen):
         return cls.__name__.removesuffix("Config").removesuffix("Choice").lower()
 
 
-class DataConfig(_Said):
+class DataConfig(_Documented):
     """Where examples come from: files, folders, globs, `-`, or sources by name (`python`, `stdlib`, `digits`, …)."""
 
     train: tuple[str, ...] = ()
-    """Files, folders, globs, `-`, or sources by name."""
+    """The same as DATA."""
     validation: tuple[str, ...] = ()
-    """None: the last `held` of the training data."""
+    """Validation data, as DATA; by default a share of the training data is held out (data.held)."""
     held: Share = 0.1
     """Share of the training data that is held out where no validation data is given."""
     format: Literal["auto", "text", "jsonl", "csv", "tsv"] = "auto"
-    """Of the files; auto: by their names."""
+    """Format of the files; auto: by their names."""
     document: Literal["file", "line", "paragraph"] = "file"
     """What one document is, in plain text."""
     packed: bool = False
@@ -64,125 +64,125 @@ class DataConfig(_Said):
     cut: bool = False
     """A text that is too long for the model is cut instead of refused."""
     augment: Literal["none", "shift", "flip", "flip-shift"] = "none"
-    """Of images, while training: moved a little, mirrored."""
+    """Augmentation of images in training: shift by a few pixels, flip left and right, or both."""
 
 
-class TokenizerConfig(_Said):
+class TokenizerConfig(_Documented):
     """How text becomes tokens: trained on the data, or read from a file or directory."""
 
     kind: Literal["byte", "character", "bpe", "wordpiece", "unigram"] = "bpe"
-    """How text is cut."""
+    """How text is split into tokens."""
     vocabulary: Whole = 4096
-    """Tokens to learn."""
+    """Size of the vocabulary that is learnt."""
     lower: bool = False
-    """Small letters only."""
+    """Lower-case the text."""
     path: str | None = None
-    """A tokenizer.json, or a directory that has one."""
+    """An existing tokenizer: a tokenizer.json, or a directory that has one."""
 
 
-class ModelChoice(_Said):
+class ModelChoice(_Documented):
     """Which model: one that exists (`start`), a published size (`preset`), a configuration, or sizes of one's own."""
 
     start: str | None = None
-    """A directory that headway.load reads, or a run."""
+    """Weights to start from: a run, or a directory that headway.load reads; by default fresh ones."""
     preset: str | None = None
-    """A published size, as `headway info` lists them; the sizes below change it."""
+    """A published size, as `headway info` lists them; by default none, and model.layers and others say it."""
     config: str | None = None
-    """A configuration of one's own: a JSON file, or the JSON itself."""
+    """Your own configuration: a JSON file, or the JSON itself."""
     architecture: Literal["gpt", "llama", "bert", "transformer", "recurrent", "vit", "davit"] | None = None
-    """The kind of model; by default the usual one of the task."""
+    """Kind of model; by default the usual one for the task."""
     layers: Whole | None = None
-    """Blocks."""
+    """Number of blocks; by default 4, or the preset's."""
     width: Whole | None = None
-    """Of the vectors."""
+    """Width of the model (d_model); by default 128 (64 for images), or the preset's."""
     heads: Whole | None = None
-    """Of the attention."""
+    """Number of attention heads; by default width / 32, or the preset's."""
     hidden: Whole | None = None
-    """Width of the feed-forward, or of the recurrent state."""
+    """Width of the feed-forward (d_ff), or of the recurrent state."""
     dropout: Share | None = None
-    """Share of activations that are set to 0."""
+    """Dropout: the share of activations that are set to 0."""
     patch: Whole | None = None
-    """Side of a patch, in pixels."""
+    """Side of a patch in pixels (ViT)."""
     depths: tuple[int, ...] | None = None
-    """Of a DaViT: blocks of each stage."""
+    """Blocks of each stage (DaViT)."""
     widths: tuple[int, ...] | None = None
-    """Of a DaViT: width of each stage."""
+    """Width of each stage (DaViT)."""
     stage_heads: tuple[int, ...] | None = None
-    """Of a DaViT: heads, which are also the groups of channels, of each stage."""
+    """Heads of each stage, which are also its groups of channels (DaViT)."""
     attention: str | None = None
-    """The mechanism: softmax, linear, local, spatial … (`headway mechanisms`), or package.module:RECORD."""
+    """Attention mechanism: softmax, linear, local, spatial … (`headway mechanisms`), or package.module:RECORD."""
     window: Whole | None = None
-    """Of local attention: keys at a distance below this; of spatial attention and of a DaViT: side of a window."""
+    """Window of local attention: keys at a distance below this; for spatial attention and DaViT, its side."""
     dilation: Whole | None = None
-    """Of local attention: every so many keys."""
+    """Dilation of local attention: every so many keys."""
     feature: str | None = None
-    """Of linear attention: elu, relu …"""
+    """Feature map of linear attention: elu, relu …"""
     kv_heads: Whole | None = None
-    """Heads of keys and values; fewer than heads share them."""
+    """Heads of keys and values (grouped-query attention); by default as many as heads."""
     head_width: Whole | None = None
-    """Of a query and a key; by default width / heads."""
+    """Width of a query and a key in one head; by default width / heads."""
     positions: str | None = None
-    """learned, sinusoidal, rotary, alibi, relative, clipped or none; by default what the architecture has."""
+    """Positions: learned, sinusoidal, rotary, alibi, relative, clipped or none; by default the architecture's."""
     norm: str | None = None
-    """layer, rms, batch or none; by default what the architecture has."""
+    """Norm: layer, rms, batch or none; by default the architecture's."""
     activation: str | None = None
-    """Of the feed-forward: gelu, relu, silu …"""
+    """Activation of the feed-forward: gelu, relu, silu …"""
     softcap: Rate | None = None
-    """Largest score: scores become softcap · tanh(score / softcap)."""
+    """Cap of the attention scores: they become softcap · tanh(score / softcap)."""
     std: Rate = 0.02
-    """Deviation of fresh weights."""
+    """Standard deviation of fresh weights."""
     alike: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Of a fresh BERT in task masked: how strongly heads begin by looking at equal words and near places; 0: not."""
+    """How strongly the heads of a fresh BERT begin by attending to equal words and near positions; 0: not at all."""
 
 
-class OptimConfig(_Said):
+class OptimConfig(_Documented):
     """AdamW (arXiv:1711.05101), or Muon for the matrices of the blocks and AdamW for the rest."""
 
     kind: Literal["adamw", "muon"] = "adamw"
-    """The optimiser."""
+    """The optimiser: AdamW, or Muon for the matrices of the blocks."""
     rate: Rate = 1e-3
-    """Highest learning rate."""
+    """Learning rate, at its highest."""
     muon_rate: Rate = 0.02
-    """Highest learning rate of Muon."""
+    """Learning rate of Muon, at its highest."""
     betas: tuple[Share, Share] = (0.9, 0.99)
-    """How long AdamW remembers means and squares."""
+    """Betas of AdamW."""
     eps: Rate = 1e-8
-    """Added to AdamW's denominator."""
+    """Epsilon of AdamW."""
     decay: Annotated[float, Field(ge=0)] = 0.1
-    """Of matrices; vectors and norms are left alone."""
+    """Weight decay of matrices; vectors and norms have none."""
     clip: Annotated[float, Field(ge=0)] = 1.0
-    """Largest norm of all gradients together; 0: none."""
+    """Clip gradients to this norm; 0: not at all."""
     average: Share = 0.0
-    """Decay of the exponential moving average of the weights; 0: none."""
+    """Decay of an exponential moving average of the weights; 0: none."""
 
 
-class ScheduleConfig(_Said):
+class ScheduleConfig(_Documented):
     """The learning rate over time: it warms up, then follows a cosine, or stays and falls at the end (WSD)."""
 
     kind: Literal["cosine", "wsd", "constant"] = "cosine"
-    """The learning rate over time."""
+    """Schedule of the learning rate after the warm-up."""
     warmup: Count = 100
-    """Steps over which the rate rises."""
+    """Warm-up steps."""
     floor: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """The last rate, as a share of the highest."""
+    """Learning rate at the end, as a share of the highest."""
     fall: Share = 0.2
-    """Of WSD: the share of all steps over which it falls."""
+    """Share of all steps over which the rate falls at the end (wsd)."""
 
 
-class ParallelConfig(_Said):
+class ParallelConfig(_Documented):
     """How a model is spread over processes that torchrun starts."""
 
     kind: Literal["ddp", "fsdp"] = "ddp"
-    """Whole copies (ddp), or weights in shards (fsdp)."""
+    """A whole copy of the model in each process (ddp), or weights in shards (fsdp)."""
     tensor: Whole = 1
-    """Processes that share each layer's heads and feed-forward."""
+    """Tensor parallelism: processes that share each layer's heads and feed-forward."""
 
 
-class TrainConfig(_Said):
+class TrainConfig(_Documented):
     """A whole run. `batch` counts the examples of one optimiser step, over all processes and accumulated parts."""
 
     task: Task = "language"
-    """What is learnt."""
+    """What to train: a language model, masked words, translation, classes of texts or images, sentence vectors."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelChoice = ModelChoice()
@@ -190,41 +190,41 @@ class TrainConfig(_Said):
     schedule: ScheduleConfig = ScheduleConfig()
     parallel: ParallelConfig = ParallelConfig()
     objectives: dict[str, Rate] = Field(default={"words": 1.0})
-    """Of the task `masked`: words, adjacent, inverted, inference."""
+    """Weights of the objectives of task masked: words, adjacent, inverted, inference."""
     steps: Whole = 1000
-    """Of the optimiser."""
+    """Optimiser steps."""
     batch: Whole = 16
-    """Examples of one step, over all processes and parts."""
+    """Examples in a step, over all processes and accumulated parts."""
     accumulate: Whole = 1
-    """Parts that a process computes one after the other."""
+    """Parts of a batch that a process computes one after the other."""
     length: Whole = 128
-    """Tokens of a window or text at most."""
+    """Tokens in a window, or in a text at most."""
     seed: Count = 0
-    """Of fresh weights, order and draws."""
+    """Seed of fresh weights, the order of examples and random draws."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the weights; with bfloat16 the optimiser keeps float32 copies."""
+    """Precision of the weights; with bfloat16 the optimiser keeps float32 copies."""
     checkpointing: bool = False
-    """Compute activations again in the backward pass instead of keeping them."""
+    """Activation checkpointing: compute activations again in the backward pass instead of keeping them."""
     compile: bool = False
-    """By torch.compile; needs a C++ compiler."""
+    """Use torch.compile; needs a C++ compiler."""
     smoothing: Share = 0.0
-    """Of labels."""
+    """Label smoothing."""
     evaluate_every: Whole = 200
-    """Steps between two looks at the validation data."""
+    """Steps between two evaluations on the validation data."""
     evaluate_batches: Count = 0
-    """Of the validation data; 0: all of it."""
+    """Batches of validation data to evaluate; 0: all."""
     save_every: Whole = 200
     """Steps between two checkpoints."""
     keep: Whole = 2
-    """Checkpoints, besides the best one."""
+    """Checkpoints to keep, besides the best one."""
     patience: Count = 0
-    """Evaluations without a better loss before it stops; 0: never."""
+    """Stop early after so many evaluations without a better loss; 0: never."""
     log_every: Whole = 10
     """Steps between two lines of metrics.jsonl."""
     tensorboard: bool = False
-    """Write event files for TensorBoard too."""
+    """Also write event files for TensorBoard."""
     samples: Count = 3
-    """Texts to write at each evaluation."""
+    """Sample texts to write at each evaluation."""
     scored: Count = 0
     """Held-out pairs to translate and score (chrF, BLEU) at each evaluation; needs sacrebleu."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from headway import __version__
 from headway.cli import VERBS, build, main
-from headway.cli.mistakes import run
+from headway.cli.errors import run
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -82,7 +82,7 @@ def test_an_unknown_option_of_a_verb_suggests(capsys: pytest.CaptureFixture[str]
 
     app.command(planted)
     assert run(app, ["planted", "--lenght", "7"], VERBS) == 2
-    assert capsys.readouterr() == ("", "headway: Unknown option: --lenght. Did you mean --length?\n")
+    assert capsys.readouterr() == ("", "headway: there is no option '--lenght'; did you mean --length?\n")
     assert run(app, ["planted", "--length", "seven"], VERBS) == 2
     assert capsys.readouterr().err == 'headway: Invalid value for --length: unable to convert "seven" into int.\n'
 
@@ -115,9 +115,7 @@ def test_a_mistake_shows_its_traceback_when_asked(monkeypatch: pytest.MonkeyPatc
         planted(verb)
 
 
-PLANTED = (
-    "import sys; from headway.cli import VERBS, build; from headway.cli.mistakes import run; app = build([])\n{}\n"
-)
+PLANTED = "import sys; from headway.cli import VERBS, build; from headway.cli.errors import run; app = build([])\n{}\n"
 CALL = "app.command(verb)\nsys.exit(run(app, ['verb'], VERBS))"
 
 

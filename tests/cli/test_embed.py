@@ -316,7 +316,7 @@ class Hours:
 def test_a_log_shows_how_far_a_run_is(place: list[str], model: Path, file: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(job, "CHUNK", 3)
-    monkeypatch.setattr(import_module("headway.cli.embed"), "time", Hours())
+    monkeypatch.setattr(import_module("headway.cli.common"), "time", Hours())
     assert run(model, file, *place) == 0
     shown = [line for line in capsys.readouterr().err.splitlines() if "a second" in line]
     assert [line.split(",")[0] for line in shown] == ["6 of 11 lines", "9 of 11 lines", "11 of 11 lines"]

@@ -1,4 +1,4 @@
-"""What a mistake looks like to its maker: one sentence on stderr and exit code 2, never a traceback."""
+"""A mistake in a command is one sentence on stderr and exit code 2, never a traceback."""
 
 import errno
 import os
@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from cyclopts import App, CycloptsError
-from cyclopts.exceptions import UnknownCommandError
+from cyclopts.exceptions import UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 from cyclopts.exceptions import ValidationError as Refused
 from pydantic import ValidationError
+
+from headway.cli.option_names import accepted, options_of, unknown_option
 
 MISTAKE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -25,7 +27,7 @@ PLACES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:
     """Run a command and return its exit code; errors that are not the user's keep their traceback."""
     try:
-        code = app(tokens)
+        code = app(accepted(tokens))
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -52,7 +54,13 @@ def sentence(error: Exception, verbs: Iterable[str]) -> str:
     'run.yaml: no such file or directory'
     """
     if isinstance(error, UnknownCommandError):
-        text = _unknown(error, verbs)
+        text = _unknown_command(error, verbs)
+    elif isinstance(error, UnknownOptionError):
+        known = [name for one in error.argument_collection if one.parse for name in one.names]
+        word = error.token.keyword or error.token.value
+        text = unknown_option(word, " ".join(error.command_chain or ()), known)
+    elif isinstance(error, UnusedCliTokensError) and (word := _option_taken_for_a_file(error)) is not None:
+        text = unknown_option(word, " ".join(error.command_chain or ()), options_of(error.target))
     elif isinstance(error, Refused) and isinstance(error.__cause__, ValidationError):
         # Our own sentence, without pydantic's frame around it.
         text = error.__cause__.errors()[0]["msg"].removeprefix("Value error, ")
@@ -63,14 +71,21 @@ def sentence(error: Exception, verbs: Iterable[str]) -> str:
     return " ".join(text.split()) or type(error).__name__
 
 
-def _unknown(error: UnknownCommandError, verbs: Iterable[str]) -> str:
+def _option_taken_for_a_file(error: UnusedCliTokensError) -> str | None:
+    """A file may begin with a hyphen, as `-` is one: an unknown option is read as one, and its value is left over."""
+    before = [token.split("=")[0] for token in error.root_input_tokens or () if token.startswith("--")]
+    known = [] if error.target is None else options_of(error.target)
+    return next((token for token in before if token not in known), None)
+
+
+def _unknown_command(error: UnknownCommandError, verbs: Iterable[str]) -> str:
     # cyclopts' own sentence imports every verb, and with them torch.
     assert error.unused_tokens
     word, known = error.unused_tokens[0], list(verbs)
     kind = "option" if word.startswith("-") else "command"
     near = get_close_matches(word, [*known, "--help", "--version"], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(known)}; see headway --help."
-    return f"there is no {kind} {word!r}; {hint}"
+    way_out = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(known)}; see headway --help."
+    return f"there is no {kind} {word!r}; {way_out}"
 
 
 def _discard_stdout() -> None:
