@@ -23,7 +23,7 @@ class Size:
     inputs: str | None = None
     "What a module reads, where that cannot be told: tokens, vectors:2,64,8 or images:2,3,32,32."
     dtype: Literal["float64", "float32", "bfloat16", "float16"] | None = None
-    "Of weights and activations; as they are stored by default."
+    "Precision of weights and activations; as they are stored by default."
 
 
 def bench(
@@ -63,7 +63,7 @@ def bench(
     work
         What to measure.
     targets
-        Of `models`: presets, directories, runs or package.module:function.
+        For `models`: presets, directories, runs or package.module:function.
     only
         A case of the work, for example `local`; may be given several times.
     quick

@@ -56,7 +56,7 @@ _ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--model.width", "--width"): "d-model hidden-size n-embd dim embed-dim embedding-dim width model-dim hidden-dim",
     ("--model.hidden",): "d-ff ffn-dim dim-feedforward intermediate-size mlp-dim n-inner",
     ("--model.dropout",): "dropout p-drop",
-    ("--model.attention", "--attention"): "attn attention attn-implementation mechanism",
+    ("--model.attention",): "attn attention attn-implementation mechanism",
     ("--model.architecture",): "arch architecture model-type",
     ("--model.start",): "model model-name model-path model-name-or-path pretrained checkpoint init-from "
     "from-pretrained",

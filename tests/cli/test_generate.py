@@ -180,7 +180,7 @@ MISTAKES = {
         "bart",
         ["--prompt", "x", "--beam", "2", "--temperature", "1"],
     ),
-    "Did you mean --temperature?": ("llama", ["--prompt", "x", "--temprature", "1"]),
+    "did you mean --temperature?": ("llama", ["--prompt", "x", "--temprature", "1"]),
 }
 
 

@@ -99,7 +99,7 @@ def test_words_of_other_verbs_are_accepted(tmp_path: Path, capsys: pytest.Captur
 
 def test_train_and_convert_print_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book, run = tmp_path / "book.txt", tmp_path / "run"
-    book.write_text("The river ran past a stone house.\n" * 40)
+    book.write_text("The river ran past a stone house.\n" * 400)
     sizes = ["--model.layers", "1", "--model.width", "16", "--steps", "2", "--batch", "3", "--length", "16"]
     words = [str(book), *sizes, "--tokenizer.kind", "byte", "--evaluate-every", "1", "-o", str(run), "--json"]
     assert main(["train", *words, "--dry-run"]) == 0
