@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
-from headway.cost.show.verified import available
+from headway.cost.show.report import available
 from headway.decoding import Request, generate
 from headway.hub import target
 from headway.hub.load import load_directory, open_without_weights

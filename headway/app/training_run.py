@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.app.bill import Bill
 from headway.app.progress import Progress, TensorBoard
 from headway.app.run_directory import is_same_launch, rank_zero_first, run_directory
+from headway.app.training_cost import TrainingCost
 from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.batch import IGNORED
@@ -75,7 +75,7 @@ def run(
             run = TrainingLoop(work, place, world, resume=resume)
         for note in run.notes:
             say(note)
-        return _follow(run, work, place, world, board, Bill(run, work, place, say))
+        return _follow(run, work, place, world, board, TrainingCost(run, work, place, say))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def dry_run(config: TrainConfig) -> DryRun:
 
 
 def _follow(
-    run: TrainingLoop, work: TrainingSetup, place: RunFiles, world: World, board: TensorBoard | None, bill: Bill
+    run: TrainingLoop, work: TrainingSetup, place: RunFiles, world: World, board: TensorBoard | None, cost: TrainingCost
 ) -> str:
     reason = "finished"
     start, count = run.training.facts.step, parameters(work.model)
@@ -121,7 +121,7 @@ def _follow(
         )
     with Progress(work.config.steps, start, place.path.name, silent=not world.first) as progress:
         for event in run.events():
-            bill.see(event)
+            cost.see(event)
             found = _samples(run, work, event) if event.kind == "validation" and world.size == 1 else []
             _show(event, progress)
             for one in found:
@@ -130,8 +130,8 @@ def _follow(
                 board.show(event)
             if event.kind == "end":
                 reason = event.row["reason"]
-            bill.rest()
-    bill.close()
+            cost.rest()
+    cost.close()
     if board is not None:
         board.close()
     if reason in ("finished", "early"):

@@ -21,7 +21,7 @@ from headway.bench.training_steps import headway_step
 from headway.config import Frozen, LanguageConfig, Special
 from headway.config.base import sides
 from headway.cost.compose import price_tree
-from headway.cost.part import lines
+from headway.cost.op_tree import lines
 from headway.cost.setting import Setting
 from headway.cost.time import predict
 from headway.cost.time.machine import Machine, measure, stored

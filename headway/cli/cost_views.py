@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.output import put
+from headway.cost.input_lengths import PriceRequest
 from headway.cost.price import drafted, price
-from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
 from headway.cost.show.compare import compare, listed, whole_report
 from headway.cost.show.explain import explain_table, explain_text
 from headway.cost.show.formula import formula_record, formula_table, remarks
 from headway.cost.show.record import as_json
-from headway.cost.show.report import sentences, title
+from headway.cost.show.report import sentences, title, units
 from headway.cost.show.sweep import read_sweep, sweep_record, sweep_table, swept
-from headway.cost.show.units import units
 from headway.render.formats import TEXT, formatted
 from headway.render.table import Table
 
@@ -62,7 +61,7 @@ def _units(job: Job) -> int:
 
 
 def _formula(job: Job) -> int:
-    sheets = [drafted(target, Asked(**job.given), name=target) for target in job.targets]
+    sheets = [drafted(target, PriceRequest(**job.given), name=target) for target in job.targets]
     tables = [formula_table(sheet) for sheet in sheets]
     records = [formula_record(sheet) for sheet in sheets]
     flat = _flat([sheet.name for sheet in sheets], tables)
@@ -72,7 +71,7 @@ def _formula(job: Job) -> int:
 
 
 def _explain(job: Job) -> int:
-    sheets = [drafted(target, Asked(**job.given), name=target) for target in job.targets]
+    sheets = [drafted(target, PriceRequest(**job.given), name=target) for target in job.targets]
     if job.kind == TEXT:
         put("\n".join(f"{title(sheet)}\n\n{explain_text(sheet)}" for sheet in sheets), job.output)
         return 0
@@ -84,14 +83,14 @@ def _explain(job: Job) -> int:
 
 
 def _sweep(job: Job) -> int:
-    from headway.cost.show import plot as drawing
+    from headway.cost.show import sweep as drawing
 
     sweep = read_sweep(job.view.sweep or "")
     if job.view.plot is not None:
         drawing.require(job.view.plot)
         if len(job.targets) > 1:
             raise ValueError("--plot draws one model: name one target")
-    found = [swept(sweep, target, Asked(**job.given), name=target) for target in job.targets]
+    found = [swept(sweep, target, PriceRequest(**job.given), name=target) for target in job.targets]
     tables = [sweep_table(sweep, sheets) for sheets in found]
     records = [one for sheets in found for one in sweep_record(sweep, sheets)]
     _print(job, "", tables, _flat([sheets[0].name for sheets in found], tables), records)
@@ -103,11 +102,11 @@ def _sweep(job: Job) -> int:
 
 def _verify(job: Job) -> int:
     """The model with random weights; what was predicted stands beside what was measured."""
-    from headway.cost.show.verified import check_room, mistaken, verified_record, verified_table
+    from headway.cost.show.report import check_room, mistaken, verified_record, verified_table
     from headway.cost.verify import verify
 
     for target in job.targets:
-        check_room(drafted(target, Asked(**job.given), name=target))
+        check_room(drafted(target, PriceRequest(**job.given), name=target))
     sheets = [price(target, **job.given, name=target) for target in job.targets]
     checks = [list(verify(sheet)) for sheet in sheets]
     tables = [verified_table(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]

@@ -56,7 +56,7 @@ def plan(
         One object instead of a table.
     """
     _check(task, data)
-    from headway.app.plan.units import read_seconds
+    from headway.app.plan.show import read_seconds
     from headway.app.settings import merged, resolve
 
     seconds = read_seconds(budget)

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headway.config import Frozen
-from headway.cost.asked import fixed_length
 from headway.cost.compose import price_tree
-from headway.cost.part import Line, lines
-from headway.cost.phases import WRITERS
+from headway.cost.input_lengths import WRITERS, fixed_length
+from headway.cost.op_tree import Line, lines
 from headway.cost.resize import grain, resized
 from headway.cost.setting import Setting
 from headway.cost.time import PROJECTIONS, SCORES, Bottleneck, bottleneck, group, predict, shares

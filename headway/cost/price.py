@@ -1,30 +1,121 @@
 """`headway.price`: the price of anything that computes, before it runs.
 
+A configuration is priced by composing the costs of its operations, anybody else's module by tracing it.
+
 >>> sheet = price("gpt2", length=1024)
 >>> sheet.params, sheet.flops
 (124439808, 291648307200)
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from headway.config import Extent, Frozen
-from headway.cost.asked import fixed_length, pictured, whole
+from headway.cost.input_lengths import (
+    RECURRENT,
+    PriceRequest,
+    check_dtype,
+    check_positive,
+    fixed_length,
+    whole,
+    with_image,
+)
 from headway.cost.limits import limits, times
 from headway.cost.memory import WRITERS, memory_of
 from headway.cost.memory.fit import Fit, largest, read_bytes
-from headway.cost.phases import phases
+from headway.cost.optimiser import optimiser_cost
 from headway.cost.reach import reach
-from headway.cost.request import Asked, check_dtype
 from headway.cost.setting import Setting
-from headway.cost.sheet import Sheet, sheet_of
+from headway.cost.sheet import Sheet, phases, sheet_of
 from headway.cost.time.machine import stored
+from headway.cost.trace import Bytes, Trace, inputs_for, merged, trace
 from headway.hub.target import Function, made_by, resolve
 from headway.ops.mask import Mask
+from headway.sizes import Cost
+
+
+@dataclass(frozen=True)
+class TracedMemory:
+    """Bytes of live tensors, as the trace met them; parameters apart."""
+
+    weights: int
+    bytes: Bytes
+
+    @property
+    def peak_forward(self) -> int | None:
+        """With the weights."""
+        return None if self.bytes.forward_peak is None else self.weights + self.bytes.forward_peak
+
+    @property
+    def peak_step(self) -> int | None:
+        """With the weights, without the state of an optimiser."""
+        return None if self.bytes.step_peak is None else self.weights + self.bytes.step_peak
+
+    def as_json(self) -> dict[str, Any]:
+        peaks = {"peak_forward": self.peak_forward, "peak_step": self.peak_step}
+        return {"weights": self.weights, "saved": self.bytes.saved, **peaks}
+
+    def rows(self) -> list[tuple[str, int]]:
+        """What is known, in words."""
+        found = {"weights and buffers": self.weights, "activations saved for the way back": self.bytes.saved,
+                 "peak of a forward pass": self.peak_forward,
+                 "peak of a forward and backward pass": self.peak_step}  # fmt: skip
+        return [(name, value) for name, value in found.items() if value is not None]
+
+
+def module_sheet(model: nn.Module, name: str, asked: PriceRequest) -> Sheet:
+    """The sheet of a module that is not ours: forward and backward as they ran on shapes alone."""
+    _check(name, asked)
+    size = RECURRENT if asked.length is None else asked.length
+    given, keywords = inputs_for(model, asked.batch, size, asked.source, shape=asked.inputs)
+    found = _traced(model, given, keywords)
+    return Sheet(
+        name=name,
+        setting=Setting(batch=asked.batch, length=size, source=asked.source, dtype=asked.dtype),
+        operations=tuple(merged(found.lines)),
+        parameters=dict(found.parameters.kinds),
+        phases=_phases(found, asked.optimiser),
+        depth=dict(found.depth),
+        memory=None if found.memory is None else TracedMemory(_weights(model), found.memory),
+        notes=(*found.notes, *_unseen(found)),
+    )
+
+
+def _unseen(found: Trace) -> list[str]:
+    """Pairs that a mask hides are known where a call says so; a mask in a tensor is numbers, and a trace has none."""
+    attends = any(line.operation.kind == "attention" for line in found.lines)
+    if not attends or found.forward.useful != found.forward.dense:
+        return []
+    return ["useful is dense here: a trace sees causality in calls with is_causal=True, not in a mask of numbers"]
+
+
+def _check(name: str, asked: PriceRequest) -> None:
+    """A trace knows the sizes that it is given, and nothing of caches, paddings and masks."""
+    check_positive(batch=asked.batch, length=asked.length, source=asked.source)
+    for key in ("past", "new", "lengths", "source_lengths", "image", "mask"):
+        if getattr(asked, key) is not None:
+            raise ValueError(f"{name} is a module of its own, priced by tracing it: leave {key!r} out")
+
+
+def _traced(model: nn.Module, given: tuple[Any, ...], keywords: dict[str, Any]) -> Trace:
+    """With gradients where something learns."""
+    learns = any(parameter.requires_grad for parameter in model.parameters())
+    return trace(model, *given, backward=learns, **keywords)
+
+
+def _weights(model: nn.Module) -> int:
+    """Bytes of parameters and buffers, a shared one once."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in (*model.parameters(), *model.buffers()))
+
+
+def _phases(found: Trace, optimiser: str) -> dict[str, Cost]:
+    forward, backward = found.forward, found.backward
+    update = optimiser_cost(optimiser, found.parameters.total)
+    return {"forward": forward, "backward": backward, "step": forward + backward + update}
 
 
 def price(
@@ -52,7 +143,7 @@ def price(
     of a decoding step, `new` tokens to generate. lengths: of padded rows. memory ("8G"): what fits into it is added.
     inputs: what a module of somebody else reads, where that cannot be told: "tokens", "vectors:2,64,8", "images:…".
     """
-    asked = Asked(
+    asked = PriceRequest(
         batch=batch, length=length, source=source, past=past, new=new, lengths=lengths, source_lengths=source_lengths,
         image=image, inputs=inputs, dtype=dtype, optimiser=optimiser, mask=mask,
     )  # fmt: skip
@@ -60,15 +151,13 @@ def price(
     return completed(drafted(target, asked, name=name), asked, limit)
 
 
-def drafted(target: Any, asked: Asked, *, name: str | None = None) -> Sheet:
+def drafted(target: Any, asked: PriceRequest, *, name: str | None = None) -> Sheet:
     """Operations and phases alone: what does not follow from them."""
     check_dtype(asked.dtype)
     title, found = _found(target)
     if isinstance(found, nn.Module):
-        from headway.cost.price_module import module_sheet  # the tracer is for these alone
-
         return module_sheet(found, name or title, asked)
-    config = pictured(whole(found), asked.image)
+    config = with_image(whole(found), asked.image)
     setting = asked.setting(config)
     plain, given = replace(setting, past=0), {"new": asked.new or 0, "optimiser": asked.optimiser}
     sheet = sheet_of(name or title, config, plain, **given)
@@ -77,7 +166,7 @@ def drafted(target: Any, asked: Asked, *, name: str | None = None) -> Sheet:
     return replace(sheet, setting=setting)
 
 
-def completed(sheet: Sheet, asked: Asked, limit: int | None = None) -> Sheet:
+def completed(sheet: Sheet, asked: PriceRequest, limit: int | None = None) -> Sheet:
     """The sheet with what follows from its size: memory, what fits into `limit` bytes, reach, bottleneck, time."""
     config, setting, past = sheet.config, replace(sheet.setting, past=0), sheet.setting.past
     machine, why = stored()
@@ -99,7 +188,7 @@ def completed(sheet: Sheet, asked: Asked, limit: int | None = None) -> Sheet:
     )
 
 
-def _fits(config: Frozen, setting: Setting, asked: Asked, limit: int) -> Iterator[Fit]:
+def _fits(config: Frozen, setting: Setting, asked: PriceRequest, limit: int) -> Iterator[Fit]:
     """The largest batch and the longest text of a step of training, and of generation (or a pass)."""
     phases = ("step", "generate" if config.kind_or_name() in WRITERS else "forward")
     whats = ("batch", "length") if fixed_length(config) is None else ("batch",)

@@ -1,5 +1,6 @@
-"""The proof: what was priced, measured on the real model at the same size, one beside the other."""
+"""The proof: what was predicted, measured on the real model at the same size, one beside the other."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,14 +9,149 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headway.config.base import sides
 from headway.cost.compose import price_tree
-from headway.cost.executed import counter
-from headway.cost.inputs import real_inputs
-from headway.cost.part import backward, forward
-from headway.cost.plain import plain
+from headway.cost.memory import cache_bytes
+from headway.cost.memory.measured import measured as measured_memory
+from headway.cost.memory.traced import walked
+from headway.cost.op_tree import backward, forward, lines
+from headway.cost.reach import reach
+from headway.cost.reach.measured import measured as measured_reach
+from headway.cost.reference_path import counter, reference_path
+from headway.cost.resize import grain, resized
+from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
-from headway.cost.verify_more import cache, memory, reached, seconds
+from headway.cost.time import predict
+from headway.cost.time.machine import stored
 from headway.models import build, parameters
+from headway.ops.loss import cross_entropy_sum, linear_cross_entropy
+
+
+def real_inputs(config: Any, setting: Setting, *, seed: int = 0) -> tuple[Tensor, ...]:
+    """What `model(*inputs)` takes: tokens, a source and a target, images, or vectors.
+
+    >>> from headway.presets import preset
+    >>> [tuple(one.shape) for one in real_inputs(preset("t5-small"), Setting(batch=2, length=5, source=7))]
+    [(2, 7), (2, 5)]
+    """
+    kind, batch = config.kind_or_name(), setting.batch
+    draw = torch.Generator().manual_seed(seed)
+    dtype = getattr(torch, setting.dtype)
+
+    def tokens(length: int, vocabulary: int) -> Tensor:
+        return torch.randint(vocabulary, (batch, length), generator=draw)
+
+    if kind == "seq2seq":
+        return tokens(setting.source_length, config.vocabulary), tokens(setting.length, config.outputs)
+    if kind == "recurrent":
+        return tokens(setting.source_length, config.source_vocabulary), tokens(setting.length, config.vocabulary)
+    if kind in ("vision", "davit"):
+        return (torch.randn(batch, config.channels, *sides(config.image), generator=draw).to(dtype),)
+    if kind == "vectors":
+        return (torch.randn(batch, setting.length, config.width, generator=draw).to(dtype),)
+    return (tokens(setting.length, config.encoder.vocabulary if kind == "sentence" else config.vocabulary),)
+
+
+Found = tuple[str, int | float, int | float, str]
+PROBED = 24  # tokens at which reach is measured: its time grows with their square
+ROUNDS = 3
+
+
+def memory(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Found]:
+    """Bytes kept for the way back, and in use at most, of a pass with its loss; beside them the whole process."""
+    config, setting = sheet.config, sheet.setting
+    loss = _loss(config, model, inputs)
+    if config is None or loss is None:
+        return
+    with torch.enable_grad():
+        found = measured_memory(model, inputs, loss=loss)
+    model.eval()
+    still, taught = walked(config, setting), walked(config, setting, learning=True)
+    yield "saved activations", taught.saved, found.saved, "bytes"
+    yield "peak of a forward pass", still.peak, found.peak_forward, "bytes"
+    yield "peak of a pass and its way back", taught.peak, found.peak_step, "bytes"
+    whole = taught.peak + taught.inputs + setting.itemsize * sheet.params
+    yield "the same with weights; the process", whole, found.rss, "bytes"
+
+
+def _loss(config: Any, model: Any, inputs: tuple[Tensor, ...]) -> Callable[[], Tensor] | None:
+    """What the model is trained with; None where that takes more than its inputs."""
+    kind = config.kind_or_name()
+    if kind in ("language", "seq2seq", "recurrent"):
+        return lambda: _written(model, inputs)
+    if kind in ("vision", "davit") and config.classes and not getattr(config, "teacher", False):
+        label = torch.zeros(len(inputs[0]), dtype=torch.long)
+        return lambda: cross_entropy_sum(model.logits(model.hidden_states(inputs[0])), label)[0]
+    return None
+
+
+def _written(model: Any, inputs: tuple[Tensor, ...]) -> Tensor:
+    """The loss of the next token, as training takes it."""
+    *source, tokens = inputs
+    hidden = model.hidden_states(tokens, *(model.encode(one) for one in source))
+    kept = getattr(model, "target_tokens", None) or getattr(model, "tokens", None)
+    head, bias = model.head, getattr(model, "head_bias", None)
+    weight: Tensor = (kept if head is None else head).weight  # pyright: ignore[reportOptionalMemberAccess]
+    return linear_cross_entropy(
+        hidden.flatten(0, 1), weight, tokens.flatten(), bias=None if bias is None else bias[0],
+        scale=getattr(model.config, "head_scale", 1.0),
+    )[0]  # fmt: skip
+
+
+def cache(sheet: Sheet, model: Any, inputs: tuple[Tensor, ...]) -> Iterator[Found]:
+    """Bytes of keys and values once the text is read."""
+    config, setting = sheet.config, sheet.setting
+    if config is None or config.kind_or_name() not in ("language", "seq2seq"):
+        return
+    *source, tokens = inputs
+    session = model.session(*source, capacity=setting.length)
+    session.read(tokens)
+    held = sum(cache.nbytes for block in session.caches for cache in block.parts)
+    yield "cache", cache_bytes(config, setting, setting.length, setting.length), held, "bytes"
+
+
+def reached(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Found]:
+    """Inputs with a gradient, on a narrow model of the same masks and a short text."""
+    config = sheet.config
+    if config is None or config.kind_or_name() not in ("language", "masked", "seq2seq", "recurrent"):
+        return
+    length = min(PROBED, sheet.setting.length)
+    try:
+        narrow = resized(config, "width", grain(config))
+    except ValueError:
+        narrow = config
+    expected, found = reach(narrow, length), measured_reach(build(narrow).eval(), length)
+    for one, other in zip(expected.layers, found.layers, strict=True):
+        if one.number == max(layer.number for layer in expected.layers if layer.part == one.part):
+            yield f"reach of the {one.part}, mean of {length}", one.mean, other.mean, "positions"
+
+
+def seconds(sheet: Sheet, model: Any, inputs: tuple[Tensor, ...]) -> Iterator[Found]:
+    """A forward pass, and one more token, on the machine that was measured."""
+    machine, _ = stored()
+    config, setting = sheet.config, sheet.setting
+    if config is None or machine is None or setting.dtype not in machine.rates:
+        return
+    with torch.no_grad():
+        took = _fastest(lambda: model(*inputs))
+    promised = predict(lines(price_tree(config, setting)), machine, dtype=setting.dtype).seconds
+    yield "forward", promised, took, "seconds"
+    if config.kind_or_name() == "language" and setting.length > ROUNDS:
+        session, held = model.session(capacity=setting.length), setting.length - ROUNDS - 1
+        session.read(inputs[0][:, :held])
+        took = _fastest(lambda: session.read(inputs[0][:, :1]))
+        tree = price_tree(config, replace(setting, past=0).decode(held))
+        yield "decode", predict(lines(tree), machine, "decode", dtype=setting.dtype).seconds, took, "seconds"
+
+
+def _fastest(call: Callable[[], object]) -> float:
+    call()
+    found = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begin)
+    return min(found)
 
 
 @dataclass(frozen=True)
@@ -60,11 +196,11 @@ def verify(sheet: Sheet, model: nn.Module | None = None) -> Iterator[Check]:
 
 
 def _flops(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Check]:
-    """Dense products on the plain path, executed ones on the fast path, forwards and backwards."""
+    """Dense products on the reference path, executed ones on the fast path, forwards and backwards."""
     assert sheet.config is not None
     trees = [price_tree(sheet.config, replace(sheet.setting, training=training)) for training in (False, True)]
     still, taught = trees
-    with plain(model), torch.enable_grad():
+    with reference_path(model), torch.enable_grad():
         ahead, back = _counted(model, inputs, lambda: FlopCounterMode(display=False))
     yield Check("dense forward", 2 * forward(still).dense, ahead, "FLOPs")
     yield Check("dense backward", 2 * backward(taught).dense, back, "FLOPs")

@@ -2,10 +2,9 @@
 
 import torch
 
-from headway.cost.time.machine import Machine, place, processor
-from headway.cost.time.measure import OVERHEADS
+from headway.cost.time.kernels import Grid, Rates
+from headway.cost.time.machine import OVERHEADS, Machine, place, processor
 from headway.cost.time.probes import PROBES
-from headway.cost.time.rates import Grid, Rates
 from headway.data.files import write_json
 
 RATE = 1e9  # multiply-adds or bytes a second

@@ -15,12 +15,10 @@ from headway.app import plan
 from headway.app.plan import LEAST, Plan, make_plan
 from headway.app.plan import data as plan_data
 from headway.app.plan import sizes as plan_sizes
-from headway.app.plan.candidate import DATA, ENOUGH, PASSES, SHARE, TIME, Wanted
-from headway.app.plan.command import command_of
-from headway.app.plan.data import Known, look
-from headway.app.plan.show import as_json, text_of
+from headway.app.plan.candidate import DATA, ENOUGH, PASSES, SHARE, TIME, Wanted, command_of
+from headway.app.plan.data import DataSize, data_size
+from headway.app.plan.show import as_json, read_seconds, text_of
 from headway.app.plan.sizes import LADDER, choices, length_for
-from headway.app.plan.units import read_seconds
 from headway.app.settings import merged, resolve
 from headway.cli import main
 from headway.config.train import TokenizerConfig, TrainConfig
@@ -37,7 +35,7 @@ def config(task: str, *data: str | Path, **settings: Any) -> tuple[TrainConfig, 
 def plenty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten million tokens of text, without a file."""
     tokenizer = train_tokenizer(["bytes"], TokenizerConfig(kind="byte"), task="language")
-    monkeypatch.setattr(plan, "look", lambda config: Known(10**7, tokenizer=tokenizer))
+    monkeypatch.setattr(plan, "data_size", lambda config: DataSize(10**7, tokenizer=tokenizer))
 
 
 def made(task: str, *data: str | Path, seconds: float, memory: int | None = None, **settings: Any) -> Plan:
@@ -76,15 +74,15 @@ def test_bytes_of_a_text_are_counted(text: Path, tmp_path: Path) -> None:
     lines = tmp_path / "book.jsonl"
     lines.write_text("".join(json.dumps({"more": "x" * 31, "text": line}) + "\n" for line in text.open()))
     for file in (text, packed, lines):
-        found = look(config("language", file, **BYTE)[0])
+        found = data_size(config("language", file, **BYTE)[0])
         assert (found.tokens, found.rows, found.exact) == (size, None, True)
-    assert look(config("masked", text, lines)[0]).tokens < size
+    assert data_size(config("masked", text, lines)[0]).tokens < size
 
 
 def test_a_large_text_is_sampled(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = look(config("language", text)[0])
+    whole = data_size(config("language", text)[0])
     monkeypatch.setattr(plan_data, "SAMPLE", 20_000)
-    part = look(config("language", text)[0])
+    part = data_size(config("language", text)[0])
     assert whole.exact and not part.exact and part.complete
     assert 0.7 < part.tokens / whole.tokens < 1.4
 
@@ -98,13 +96,13 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_rows_are_counted_and_long_files_estimated(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = look(config("classify", table, **BYTE)[0])
+    whole = data_size(config("classify", table, **BYTE)[0])
     mean = np.mean([len(line.split(",")[1].rstrip("\n")) + 2 for line in list(table.open())[1:]])  # [CLS] and [SEP]
     assert (whole.rows, whole.labels, whole.exact) == (2000, ("a", "b", "c"), True)
     assert whole.tokens == pytest.approx(2000 * mean, rel=1e-4)
     monkeypatch.setattr(plan_data, "LOOKED", 10_000)
     monkeypatch.setattr(plan_data, "ROWS", 101)
-    part = look(config("classify", table, **BYTE)[0])
+    part = data_size(config("classify", table, **BYTE)[0])
     assert part.rows is not None and not part.complete and not part.exact
     assert 0.9 < part.rows / 2000 < 1.1 and 0.8 < part.tokens / whole.tokens < 1.2
 
@@ -114,7 +112,7 @@ def test_pictures_in_folders_are_counted_by_class(tmp_path: Path) -> None:
         (tmp_path / name / "inner").mkdir(parents=True)
         for at in range(count):
             Image.new("RGB", (11, 7)).save(tmp_path / name / ("inner" if at else "") / f"{at}.png")
-    found = look(config("images", tmp_path)[0]).pictures
+    found = data_size(config("images", tmp_path)[0]).pictures
     assert found is not None
     assert (found.count, found.size, found.channels, found.labels) == (7, (7, 11), 3, ("cat", "dog"))
 
@@ -175,7 +173,7 @@ def test_a_length_leaves_room_for_what_is_held_out(tmp_path: Path, text: Path) -
 
 def known(file: Path, **settings: Any) -> Any:
     found = config("language", file, **BYTE, **settings)[0]
-    return found, look(found)
+    return found, data_size(found)
 
 
 def test_the_command_means_the_plan(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from headway.bench.machine import Machine
 from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.cost.compose import price_tree
-from headway.cost.part import lines
+from headway.cost.op_tree import lines
 from headway.cost.setting import Setting
 from headway.cost.time import predict
 from headway.presets.bert import bert

@@ -13,7 +13,7 @@ import pytest
 import headway
 from headway.cli import main
 from headway.cost.price import drafted
-from headway.cost.request import Asked
+from headway.cost.input_lengths import PriceRequest
 from headway.presets.gpt2 import gpt2
 from tests.fresh import fresh
 
@@ -44,7 +44,7 @@ def test_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     parts = ("Parameters", "Matrix products", "generate", "Memory in float32", "Parallel depth", "Reach, in tokens")
     assert [words for words in parts if words not in found.out] == []
     assert "scores and weighted sum cost as much as the projections from length 30 on" in found.out
-    assert f"{drafted(GPT, Asked(batch=2, length=7)).flops:,}" in found.out
+    assert f"{drafted(GPT, PriceRequest(batch=2, length=7)).flops:,}" in found.out
     assert (
         found.err == "note: no predicted times: `headway cost --machine` measures this machine once, in a few seconds\n"
     )
@@ -62,7 +62,7 @@ def test_one_object_and_a_list_of_several(capsys: pytest.CaptureFixture[str]) ->
 def test_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(csv.DictReader(io.StringIO(shown("bare-block", "eecs-layer", "--length", "5", "--csv", capsys=capsys))))
     found = {(row["quantity"], row["unit"]): row for row in rows}
-    assert found["dense", "MACs"]["bare-block"] == str(drafted("bare-block", Asked(length=5)).macs)
+    assert found["dense", "MACs"]["bare-block"] == str(drafted("bare-block", PriceRequest(length=5)).macs)
     assert found["parameters", "parameters"]["eecs-layer"] == "1048576"
 
 
@@ -88,7 +88,7 @@ def test_a_sweep_and_its_picture(capsys: pytest.CaptureFixture[str], tmp_path: P
     place = tmp_path / "a.svg"
     found = json.loads(shown("bare-block", "--sweep", "length=8..32", "--plot", str(place), "--json", capsys=capsys))
     assert [row["length"] for row in found] == [8, 16, 32]
-    assert [row["flops"] for row in found] == [drafted("bare-block", Asked(length=n)).flops for n in (8, 16, 32)]
+    assert [row["flops"] for row in found] == [drafted("bare-block", PriceRequest(length=n)).flops for n in (8, 16, 32)]
     assert place.read_text().startswith("<?xml")
     assert "| 16 |" in shown("bare-block", "--sweep", "length=8..32", "--markdown", capsys=capsys)
 

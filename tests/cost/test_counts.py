@@ -10,10 +10,10 @@ import torch
 from headway.config import AttentionConfig, Frozen, Linear, Local
 from headway.cost.compose import price_tree
 from headway.cost.compose.layers import core_price
-from headway.cost.executed import counter
-from headway.cost.inputs import real_inputs
-from headway.cost.part import backward, forward, lines
+from headway.cost.op_tree import backward, forward, lines
+from headway.cost.reference_path import counter
 from headway.cost.setting import Setting
+from headway.cost.verify import real_inputs
 from headway.ops.mask import Mask, causal, packed, padding, window
 from headway.ops.mask.pairs import Pairs
 from tests.cost.tiny import MODELS, VOCABULARY, language

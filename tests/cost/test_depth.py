@@ -11,11 +11,11 @@ from headway.config.base import sides
 from headway.config.vision import DaViTConfig, VisionConfig
 from headway.cost.compose import price_tree
 from headway.cost.compose.layers import attention_part
-from headway.cost.inputs import real_inputs
-from headway.cost.part import depth
-from headway.cost.plain import plain
+from headway.cost.op_tree import depth
+from headway.cost.reference_path import reference_path
 from headway.cost.setting import Setting
 from headway.cost.trace import trace
+from headway.cost.verify import real_inputs
 from headway.presets import preset
 from headway.steps import COUNTINGS, SERIAL, SUMS, TREE, levels
 from tests.cost.tiny import MODELS
@@ -70,7 +70,7 @@ def positions(config: Any) -> set[int]:
 def test_the_formula_is_the_depth_of_the_traced_graph(name: str) -> None:
     config = MODELS[name]
     model, setting = fresh(config), SHORT if config.kind_or_name() == "recurrent" else SETTING
-    with plain(model):
+    with reference_path(model):
         found = trace(model, *real_inputs(config, setting), device="cpu", memory=False, lengths=positions(config))
     tree = price_tree(config, setting)
     assert found.depth == {way: depth(tree, counting) for way, counting in COUNTINGS.items()}

@@ -1,4 +1,4 @@
-"""Dense FLOPs and parameters of every kind of model: the formula against torch's own counter on the plain path, and
+"""Dense FLOPs and parameters of every kind of model: the formula against torch's own counter on the reference path, and
 executed FLOPs against a count on the fast path."""
 
 from dataclasses import replace
@@ -8,11 +8,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.cost.compose import price_tree
-from headway.cost.executed import counter
-from headway.cost.inputs import real_inputs
-from headway.cost.part import backward, forward, parameters
-from headway.cost.plain import plain
+from headway.cost.op_tree import backward, forward, parameters
+from headway.cost.reference_path import counter, reference_path
 from headway.cost.setting import Setting
+from headway.cost.verify import real_inputs
 from headway.models import parameters as counted
 from tests.cost.tiny import MODELS, THOROUGH
 from tests.fresh import fresh
@@ -37,7 +36,7 @@ def test_parameters_are_those_of_the_module(name: str) -> None:
 def test_dense_flops_are_those_that_torch_counts_on_the_plain_path(name: str, size: str) -> None:
     config, setting = MODELS[name], SETTINGS[size]
     tree, model = price_tree(config, setting), fresh(config)
-    with plain(model), torch.enable_grad():
+    with reference_path(model), torch.enable_grad():
         with FlopCounterMode(display=False) as counter:
             out = model(*real_inputs(config, setting))
         assert 2 * forward(tree).dense == counter.get_total_flops()

@@ -10,9 +10,9 @@ from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Line
 from headway.config.vectors import VectorsConfig
 from headway.cost.compose import price_tree
 from headway.cost.compose.layers import attention_part
-from headway.cost.part import backward, forward, lines, parameters
-from headway.cost.phases import generated, phases
+from headway.cost.op_tree import backward, forward, lines, parameters
 from headway.cost.setting import Setting
+from headway.cost.sheet import generated, phases
 from headway.presets import preset
 from headway.sizes import Cost
 from tests.cost.tiny import MODELS, language

@@ -21,12 +21,11 @@ from headway.config import (
 from headway.config.seq2seq import Seq2SeqConfig
 from headway.config.vectors import VectorsConfig
 from headway.cost.compose import price_tree
-from headway.cost.executed import counter
-from headway.cost.inputs import real_inputs
-from headway.cost.part import depth, forward
-from headway.cost.plain import plain
+from headway.cost.op_tree import depth, forward
+from headway.cost.reference_path import counter, reference_path
 from headway.cost.setting import Setting
 from headway.cost.trace import trace
+from headway.cost.verify import real_inputs
 from headway.nn.layers import BatchNorm
 from headway.steps import COUNTINGS
 from tests.cost.tiny import MODELS, language
@@ -52,7 +51,7 @@ def vectors(norm: str = "layer", **attention: Any) -> VectorsConfig:
 )
 def test_depth_is_that_of_the_trace(config: VectorsConfig) -> None:
     setting, model = Setting(batch=1, length=23), fresh(config)
-    with plain(model):
+    with reference_path(model):
         found = trace(model, *real_inputs(config, setting), device="cpu", memory=False, lengths={23})
     tree = price_tree(config, setting)
     assert found.depth == {way: depth(tree, counting) for way, counting in COUNTINGS.items()}

@@ -7,7 +7,7 @@ import pytest
 from headway.config import Frozen
 from headway.cost.compose import price_tree
 from headway.cost.limits import Limits, limits, times
-from headway.cost.part import lines
+from headway.cost.op_tree import lines
 from headway.cost.resize import grain, resized
 from headway.cost.setting import Setting
 from headway.cost.time import FEEDFORWARD, PROJECTIONS, SCORES, crossover

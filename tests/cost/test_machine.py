@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.cost.part import Line
-from headway.cost.time.machine import Machine, machine_of, measure, place, stored
-from headway.cost.time.measure import KERNELS, OVERHEADS, PRECISIONS
-from headway.cost.time.rates import Grid, grid_of, tabulate
+from headway.cost.op_tree import Line
+from headway.cost.time.kernels import Grid, grid_of, tabulate
+from headway.cost.time.machine import KERNELS, OVERHEADS, PRECISIONS, Machine, machine_of, measure, place, stored
 from headway.data.files import write_json
 from headway.ops.linear import linear_price
 from tests.cost.toy_machine import RATES, toy_machine

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from headway.config import Linear, Local
-from headway.cost.memory import Memory, memory_of, peak, traced
-from headway.cost.memory.cache import cache_bytes
+from headway.cost.memory import Memory, cache_bytes, memory_of, peak, traced
 from headway.cost.memory.fit import _searched, largest, read_bytes
-from headway.cost.memory.traced import entries_of
+from headway.cost.optimiser import entries_of
 from headway.cost.setting import Setting
 from headway.models import count
 from headway.nn.cache import BlockCache

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from headway.config.train import OptimConfig
 from headway.cost.memory.measured import MeasuredMemory, measured, replayed
-from headway.cost.memory.optimiser import optimiser_state, update_bytes
 from headway.cost.memory.traced import walked
+from headway.cost.optimiser import optimiser_state, update_bytes
 from headway.cost.setting import Setting
 from headway.models.davit import GridBlock
 from headway.nn.checkpoint import forget_activations

@@ -9,9 +9,8 @@ from torch import nn
 
 import headway
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, Spatial, StackConfig
-from headway.cost.asked import fixed_length
+from headway.cost.input_lengths import PriceRequest, fixed_length
 from headway.cost.price import drafted
-from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
 from headway.models import on_meta
 from headway.presets import names, preset
@@ -30,7 +29,7 @@ def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def draft(target: Any, **asked: Any) -> Sheet:
     """Without memory, reach and times, which have tests of their own."""
-    return drafted(target, Asked(**asked))
+    return drafted(target, PriceRequest(**asked))
 
 
 def made() -> nn.Module:

@@ -3,8 +3,8 @@
 import pytest
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, LanguageConfig, Rotary, StackConfig
+from headway.cost.input_lengths import PriceRequest
 from headway.cost.price import drafted
-from headway.cost.request import Asked
 from headway.models import count
 from headway.presets.gpt2 import gpt2
 from headway.presets.seeds import bare_block, udl_channels, udl_layer
@@ -46,14 +46,14 @@ LANGUAGE: dict[str, tuple[LanguageConfig, int, int]] = {
 @pytest.mark.parametrize("name", LANGUAGE)
 def test_language_models_at_1024(name: str) -> None:
     config, parameters, flops = LANGUAGE[name]
-    sheet = drafted(config, Asked(length=1024))
+    sheet = drafted(config, PriceRequest(length=1024))
     assert (sheet.params, sheet.flops, sheet.macs) == (parameters, flops, flops // 2)
     assert count(config) == parameters
 
 
 def test_vit_b16_in_multiply_adds() -> None:
     """Matrix products of ViT-B/16 at 224 (torchvision's table says 17.56, and calls it GFLOPS)."""
-    sheet = drafted("vit-b16", Asked())
+    sheet = drafted("vit-b16", PriceRequest())
     assert sheet.macs == 17_563_828_224
     assert sheet.params == 86_567_656  # torchvision's vit_b_16
 
@@ -75,12 +75,12 @@ RELEASED = {
 
 @pytest.mark.parametrize("name", RELEASED)
 def test_released_models(name: str) -> None:
-    assert drafted(name, Asked(length=None if name == "davit-tiny" else 5)).params == RELEASED[name]
+    assert drafted(name, PriceRequest(length=None if name == "davit-tiny" else 5)).params == RELEASED[name]
 
 
 def core(config: Frozen) -> tuple[int, int]:
     """Multiply-adds of the scores and the weighted sum, and of the projections."""
-    found = drafted(config, Asked()).operations
+    found = drafted(config, PriceRequest()).operations
     cores = sum(line.operation.forward.dense for line in found if line.operation.kind == "attention")
     return cores, sum(line.operation.forward.dense for line in found if line.operation.kind == "product")
 
@@ -94,5 +94,5 @@ def test_between_patches_and_between_channels() -> None:
 @pytest.mark.parametrize(("n", "d", "h", "c"), [(2, 5, 11, 7), (3, 13, 17, 19)])
 def test_the_bare_block(n: int, d: int, h: int, c: int) -> None:
     """CS 577 homework 5 (A5): n (3 C d² + 2 C² d + 2 C d h) multiply-adds, of n texts of C words."""
-    sheet = drafted(bare_block(width=d, hidden=h, length=c), Asked(batch=n))
+    sheet = drafted(bare_block(width=d, hidden=h, length=c), PriceRequest(batch=n))
     assert sheet.macs == n * (3 * c * d**2 + 2 * c**2 * d + 2 * c * d * h)

@@ -31,8 +31,8 @@ from headway.config import (
 )
 from headway.cost.reach import Reach, reach
 from headway.cost.reach import sets as reach_sets
+from headway.cost.reach.masks import selected_layers
 from headway.cost.reach.models import Texts, layers_of
-from headway.cost.reach.selected import selected_layers
 from headway.cost.reach.sets import Axis, Boxes, Table
 from headway.ops.attention import MECHANISMS
 from headway.ops.mask import allowed, packed, padding

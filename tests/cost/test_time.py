@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from headway.cost.compose import price_tree
-from headway.cost.part import Line, lines
+from headway.cost.op_tree import Line, lines
 from headway.cost.setting import Setting
 from headway.cost.time import (
     HEAD,
@@ -21,8 +21,7 @@ from headway.cost.time import (
     predict,
     shares,
 )  # fmt: skip
-from headway.cost.time.kernels import PHASES, Held
-from headway.cost.time.rates import Grid
+from headway.cost.time.kernels import PHASES, Grid, Held
 from headway.ops.activation import activation_price
 from headway.ops.attention.cost import Workload, softmax_operation
 from headway.ops.linear import linear_price

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import torch
 
-from headway.cost.time.machine import Machine, processor
-from headway.cost.time.measure import OVERHEADS
+from headway.cost.time.kernels import Grid, Rates, tabulate
+from headway.cost.time.machine import OVERHEADS, Machine, processor
 from headway.cost.time.probes import PROBES
-from headway.cost.time.rates import Grid, Rates, tabulate
 
 # Work per second: multiply-adds of products and attention, bytes of the rest.
 RATES = {name: float(1000 + place) for place, name in enumerate(PROBES)}

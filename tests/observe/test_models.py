@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.cost.inputs import real_inputs
+from headway.cost.verify import real_inputs
 from headway.cost.setting import Setting
 from headway.models import make
 from headway.nn.attention import Core

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headway.config import Local
-from headway.cost.inputs import real_inputs
+from headway.cost.verify import real_inputs
 from headway.cost.setting import Setting
 from headway.models import make
 from headway.nn.cache import KVCache, WindowCache

@@ -9,10 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.app.plan.candidate import DATA, MEMORY, PASSES, SHARE, TIME, Candidate, Task, Wanted, candidate
-from headway.app.plan.command import command_of
-from headway.app.plan.data import Known, look
-from headway.app.plan.settings import settings_of
+from headway.app.plan.candidate import (
+    DATA,
+    MEMORY,
+    PASSES,
+    SHARE,
+    TIME,
+    Candidate,
+    Task,
+    Wanted,
+    candidate,
+    command_of,
+    settings_of,
+)
+from headway.app.plan.data import DataSize, data_size
 from headway.app.plan.sizes import choices, length_for
 from headway.config.train import ModelChoice, TrainConfig
 
@@ -26,7 +36,7 @@ SHOWN = 5  # sizes around the one to take
 class Plan:
     """Candidates of rising size, the one to take, why, and the command."""
 
-    known: Known
+    known: DataSize
     candidates: Sequence[Candidate]
     best: Candidate
     why: str
@@ -35,7 +45,7 @@ class Plan:
 
 def make_plan(config: TrainConfig, given: Mapping[str, Any], wanted: Wanted) -> Plan:
     """For the data and settings of a configuration; `given` are those that somebody chose, which stay."""
-    sizes, known = choices(config), look(config)
+    sizes, known = choices(config), data_size(config)
     length = config.length if "length" in given else length_for(config, known)
     task = Task(config, given, known, length, wanted)
     found = list(_rising(task, sizes))

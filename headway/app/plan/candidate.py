@@ -1,17 +1,56 @@
-"""A model of one size in a plan: its batch, its steps in the budget, and what they come to."""
+"""A model of one size in a plan: its batch, its steps in the budget, how good it gets, and the command that trains it.
 
-from collections.abc import Mapping
+Sizes are ranked by the law
+
+    L = E + A / Nᵅ + B / Dᵝ        A = 482.01, α = 0.3478, B = 2085.43, β = 0.3658
+
+of N parameters and D tokens (Hoffmann et al. 2022, arXiv:2203.15556, with the constants that Besiroglu et al. 2024,
+arXiv:2404.10102, fitted to their runs), where tokens that are seen again count less (Muennighoff et al. 2023,
+arXiv:2305.16264): of U tokens seen R more times
+
+    D' = U + U R* (1 - exp(-R / R*))        R* = 15.39
+
+Its numbers are those of large models and of another text; what is used of it is the order of sizes, no loss.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, exp
+from shlex import join
 from typing import Any
 
-from headway.app.plan.data import Known
-from headway.app.plan.law import excess
+from headway.app.plan.data import DataSize
 from headway.app.plan.sizes import model_for, read_in, setting_for
-from headway.app.price import StepPrice, step_price
+from headway.app.settings import merged
+from headway.app.step_cost import StepPrice, step_price
 from headway.config.train import ModelChoice, TrainConfig
-from headway.cost.asked import made_for
+from headway.cost.input_lengths import default_length
 from headway.cost.time.machine import Machine
+
+A, ALPHA = 482.01, 0.3478
+B, BETA = 2085.43, 0.3658
+REPEATS = 15.387756
+
+
+def excess(parameters: int, tokens: int | float, different: int | float) -> float:
+    """L - E of so many parameters after so many tokens, of which so many are different; the lower the better.
+
+    >>> round(excess(70_000_000_000, 1.4e12, 1.4e12), 4)  # Chinchilla
+    0.1567
+    """
+    return A / max(parameters, 1) ** ALPHA + B / max(worth(tokens, different), 1.0) ** BETA
+
+
+def worth(tokens: int | float, different: int | float) -> float:
+    """Tokens as if each were new.
+
+    >>> round(worth(50.0, 100.0)), round(worth(400.0, 100.0)), round(worth(1e9, 100.0))
+    (50, 373, 1639)
+    """
+    if tokens <= different:
+        return float(tokens)
+    return different * (1 + REPEATS * (1 - exp(-(tokens / different - 1) / REPEATS)))
+
 
 # Passes over the data at most. What hides, pairs or moves its examples anew in each pass has more to learn from them.
 PASSES = {"language": 16, "masked": 40, "seq2seq": 40, "classify": 20, "embed": 20, "images": 100}
@@ -77,7 +116,7 @@ class Task:
 
     config: TrainConfig
     given: Mapping[str, Any]  # settings that somebody chose
-    known: Known
+    known: DataSize
     length: int
     wanted: Wanted
 
@@ -119,12 +158,75 @@ def _with_batch(task: Task, choice: ModelChoice, batch: int) -> Candidate:
     price = step_price(model, setting, optimiser=c.optim.kind, parts=c.accumulate, machine=task.wanted.machine)
     assert price.seconds is not None
     read = read_in(c, setting) * c.accumulate
-    data = _learnt(c, known) * (1 if known.pictures is None else made_for(model))
+    data = _learnt(c, known) * (1 if known.pictures is None else default_length(model))
     in_time, in_data = int(SHARE * task.wanted.seconds / price.seconds), ceil(PASSES[c.task] * data / read)
     steps, limit = (in_time, TIME) if in_time <= in_data else (in_data, DATA)
     return Candidate(choice, price, price.seconds, batch, task.length, steps, read, data, limit)
 
 
-def _learnt(config: TrainConfig, known: Known) -> float:
+def _learnt(config: TrainConfig, known: DataSize) -> float:
     """Tokens (or pictures) that are not held out."""
     return max(1.0, known.tokens * (1.0 if config.data.validation else 1.0 - config.data.held))
+
+
+LOOKS = 10  # validations
+LOOK = 0.05  # of the time of all steps, for validation
+WARM = 20  # one part in so many of all steps warms up
+
+
+def settings_of(task: Task, best: Candidate) -> dict[str, Any]:
+    """Sizes, batch, steps, and a rhythm of validations and checkpoints that fits them."""
+    c, given = task.config, task.given
+    names = ("width", "layers", "heads", "dropout")
+    model = {name: value for name in names if (value := getattr(best.choice, name)) is not None}
+    found: dict[str, Any] = {"task": c.task, "model": model, "batch": best.batch, **_rows(task, best)}
+    every = max(1, ceil(best.steps / LOOKS))
+    rhythm = {"evaluate_every": every, "save_every": every, **_looked(c, best)}
+    found |= {name: value for name, value in rhythm.items() if name not in given}
+    if "warmup" not in given.get("schedule", {}) and best.steps < WARM * c.schedule.warmup:
+        found["schedule"] = {"warmup": max(1, best.steps // WARM)}
+    return found | {"steps": best.steps}
+
+
+def _rows(task: Task, best: Candidate) -> dict[str, Any]:
+    """The length of texts; and that longer ones are cut, where there may be any."""
+    known = task.known
+    if known.pictures is not None:
+        return {}
+    longer = known.rows is not None and (not known.exact or known.longest > best.length)
+    return {"length": best.length} | ({"data": {"cut": True}} if longer and task.config.task != "embed" else {})
+
+
+def _looked(config: TrainConfig, best: Candidate) -> dict[str, int]:
+    """As many batches of a validation as fit into its share of the time; a pass forwards is a third of a step."""
+    most = max(1, int(3 * LOOK * best.steps / LOOKS))
+    held = config.data.held / (1 - config.data.held) * best.data / best.read
+    return {} if held <= most and not config.data.validation else {"evaluate_batches": most}
+
+
+FIRST = ("task", "model", "batch", "length", "steps")  # what is looked for first
+
+
+def command_of(data: tuple[str, ...], given: Mapping[str, Any], planned: Mapping[str, Any]) -> str:
+    """`headway train` with the settings that were given and those that were planned.
+
+    >>> command_of(("a b.txt",), {"data": {"packed": True}}, {"steps": 3, "model": {"width": 8}})
+    "headway train 'a b.txt' --model.width 8 --steps 3 --data.packed"
+    """
+    whole = merged(given, planned)
+    ordered = {name: whole[name] for name in (*(one for one in FIRST if one in whole), *whole)}
+    return join(["headway", "train", *data, *_words(ordered)])
+
+
+def _words(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for name, value in settings.items():
+        option = f"{above}.{name}" if above else name
+        if option == "data.train" or value is None or value is False:
+            continue
+        if isinstance(value, Mapping):
+            yield from _words(value, option)
+            continue
+        for one in value if isinstance(value, tuple | list) else (value,):
+            yield f"--{option.replace('_', '-')}"
+            if one is not True:
+                yield str(one)

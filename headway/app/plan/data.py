@@ -1,6 +1,7 @@
 """How much there is to learn from, without reading all of it: bytes are counted, tokens are those of a sample.
 
-A tokenizer is learnt from the sample for that, as training will learn one from the data; nothing is written.
+A tokenizer is learnt from the sample for that, as training will learn one from the data; nothing is written. Pictures
+in folders are counted and not opened.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from headway.app.plan.pictures import Pictured, pictures
+from headway.config.base import Pair
 from headway.config.train import DataConfig, TrainConfig
+from headway.data.image import open_picture
+from headway.data.image_dataset import read_images
+from headway.data.image_files import PICTURES
 from headway.data.labelled import samples_of
 from headway.data.paths import DataFile, find_data
 from headway.data.source import documents, records
@@ -19,13 +23,48 @@ from headway.data.text_pairs import pairs_of
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer
 
+
+@dataclass(frozen=True)
+class ImageData:
+    """Pictures of one size."""
+
+    count: int
+    size: Pair
+    channels: int
+    labels: tuple[str, ...]
+
+
+def pictures(places: Sequence[str]) -> ImageData:
+    """All pictures of these places; arrays are mapped, of folders the first picture is opened."""
+    folders = [Path(place) for place in places if Path(place).is_dir()]
+    if not folders:
+        album = read_images(places)
+        return ImageData(len(album), album.size, album.channels, album.names)
+    if len(folders) < len(places):
+        raise ValueError("folders and arrays of pictures are planned one kind at a time: name one of them")
+    found = [one for folder in folders for one in _inside(folder)]
+    if not found:
+        raise ValueError(f"there are no pictures in {', '.join(places)}: one folder per class is expected")
+    first = open_picture(found[0][0])
+    labels = sorted({name for _, name in found})
+    if len(labels) < 2:
+        raise ValueError(f"all pictures of {', '.join(places)} are of one class, {labels[0]!r}: nothing to learn")
+    return ImageData(len(found), (first.height, first.width), len(first.getbands()), tuple(labels))
+
+
+def _inside(folder: Path) -> list[tuple[Path, str]]:
+    """Each picture in the folders of this one, and the name of its class."""
+    classes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [(path, one.name) for one in classes for path in sorted(one.rglob("*")) if path.suffix.lower() in PICTURES]
+
+
 SAMPLE = 1 << 20  # characters of which tokens are counted
 ROWS = 4096  # rows of which tokens are counted
 LOOKED = 1 << 26  # bytes of a table that are read; of a larger one the rest is taken to be like them
 
 
 @dataclass(frozen=True)
-class Known:
+class DataSize:
     """What is known of the data: its size in bytes of text, rows and tokens, and of each row how long it is."""
 
     tokens: int
@@ -35,7 +74,7 @@ class Known:
     sides: tuple[tuple[int, ...], ...] = ()  # tokens of the sampled rows, of each text of a row
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
-    pictures: Pictured | None = None
+    pictures: ImageData | None = None
 
     @property
     def longest(self) -> int:
@@ -46,17 +85,17 @@ class Known:
         return max(1, round(sum(self.sides[side]) / len(self.sides[side])))
 
 
-def look(config: TrainConfig) -> Known:
+def data_size(config: TrainConfig) -> DataSize:
     """At the training data of a task."""
     if "-" in config.data.train:
         raise ValueError("standard input can be read once only, and training reads it again: save it as a file first")
     if config.task == "images":
         found = pictures(config.data.train)
-        return Known(found.count, found.count, pictures=found, labels=found.labels)
+        return DataSize(found.count, found.count, pictures=found, labels=found.labels)
     return _text(config) if config.task in ("language", "masked") else _table(config)
 
 
-def _text(config: TrainConfig) -> Known:
+def _text(config: TrainConfig) -> DataSize:
     sample = _sample(config.data)
     tokenizer = train_tokenizer(iter(sample), config.tokenizer, task=config.task)
     counted = sum(len(row) for row in tokenizer.encode_all(sample))
@@ -64,7 +103,7 @@ def _text(config: TrainConfig) -> Known:
     sizes = [_bytes(place, config.data) for place in find_data(config.data.train)]
     total = sum(size for size, _ in sizes)
     tokens, complete = max(1, round(total * counted / read)), all(exact for _, exact in sizes)
-    return Known(tokens, exact=complete and read == total, complete=complete, tokenizer=tokenizer)
+    return DataSize(tokens, exact=complete and read == total, complete=complete, tokenizer=tokenizer)
 
 
 def _sample(data: DataConfig) -> list[str]:
@@ -125,7 +164,7 @@ def _rows(config: TrainConfig, places: Sequence[str]) -> Iterator[Row]:
             yield "", record.fields["first"], record.fields["second"]
 
 
-def _table(config: TrainConfig) -> Known:
+def _table(config: TrainConfig) -> DataSize:
     """Rows are drawn from all that are read, so that a sorted file gives a fair sample."""
     chance, kept, labels = Random(0), list[Row](), set[str]()
     total, complete = 0.0, True
@@ -154,7 +193,7 @@ def _keep(kept: list[Row], row: Row, seen: int, chance: Random) -> None:
         kept[at] = row
 
 
-def _measured(config: TrainConfig, kept: list[Row], rows: int, complete: bool, labels: set[str]) -> Known:
+def _measured(config: TrainConfig, kept: list[Row], rows: int, complete: bool, labels: set[str]) -> DataSize:
     texts: Any = [[row[1 + side] for row in kept] for side in range(len(kept[0]) - 1 if kept else 0)]
     if not texts:
         raise ValueError(f"there are no rows in {', '.join(config.data.train)}")
@@ -164,4 +203,4 @@ def _measured(config: TrainConfig, kept: list[Row], rows: int, complete: bool, l
         sides = [tuple(a + b for a, b in zip(*sides, strict=True))]
     mean = sum(sum(side) for side in sides) / len(kept)
     names = tuple(sorted(labels - {""}))
-    return Known(round(rows * mean), rows, complete and len(kept) == rows, complete, tuple(sides), tokenizer, names)
+    return DataSize(round(rows * mean), rows, complete and len(kept) == rows, complete, tuple(sides), tokenizer, names)

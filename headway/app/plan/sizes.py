@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from headway.app.plan.data import Known
+from headway.app.plan.data import DataSize
 from headway.config import Frozen
 from headway.config.sentence import SentenceConfig
 from headway.config.train import ModelChoice, TrainConfig
-from headway.cost.asked import made_for
+from headway.cost.input_lengths import default_length
 from headway.cost.setting import Setting
 from headway.data.text_pairs import seq2seq_special_tokens as pair_tokens
 from headway.presets.sized import sized_language, sized_masked, sized_seq2seq
@@ -43,7 +43,7 @@ def _heads(width: int) -> int:
     return max(1, width // (32 if width < 512 else 64))
 
 
-def length_for(config: TrainConfig, known: Known) -> int:
+def length_for(config: TrainConfig, known: DataSize) -> int:
     """Of running text a power of two that leaves it enough windows; of rows, what the longest of them need."""
     if known.pictures is not None:
         return config.length
@@ -57,7 +57,7 @@ def length_for(config: TrainConfig, known: Known) -> int:
     return max(SHORTEST, 8 * ceil((known.longest if known.longest <= LONGEST else min(nearly, LONGEST)) / 8))
 
 
-def model_for(config: TrainConfig, choice: ModelChoice, known: Known, length: int) -> Frozen:
+def model_for(config: TrainConfig, choice: ModelChoice, known: DataSize, length: int) -> Frozen:
     """The model that training would make of this choice."""
     if known.pictures is not None:
         return _vision(choice, known)
@@ -77,18 +77,18 @@ def model_for(config: TrainConfig, choice: ModelChoice, known: Known, length: in
     return sized_masked(choice, **sizes, **asked)
 
 
-def _vision(choice: ModelChoice, known: Known) -> Frozen:
+def _vision(choice: ModelChoice, known: DataSize) -> Frozen:
     assert known.pictures is not None
     p = known.pictures
     make = small_davit if choice.architecture == "davit" else small_vit
     return make(choice, image=p.size, channels=p.channels, classes=len(p.labels), labels=p.labels)
 
 
-def setting_for(config: TrainConfig, model: Frozen, known: Known, length: int, batch: int) -> Setting:
+def setting_for(config: TrainConfig, model: Frozen, known: DataSize, length: int, batch: int) -> Setting:
     """A usual batch: of rows of text, the mean length, since batches are made of rows that are alike."""
     rest: dict[str, Any] = {"training": True, "dtype": config.dtype, "checkpointing": config.checkpointing}
     if known.pictures is not None:
-        return Setting(batch=batch, length=made_for(model), **rest)
+        return Setting(batch=batch, length=default_length(model), **rest)
     if known.rows is None:
         asked = {"logits": ceil(0.15 * length)} if config.task == "masked" else {}
         return Setting(batch=batch, length=length, **asked, **rest)

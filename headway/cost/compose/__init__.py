@@ -7,25 +7,22 @@
 """
 
 from collections.abc import Callable
-from importlib import import_module
+from typing import Any
 
 from headway.config import Frozen
-from headway.cost.part import Part, forward, parameters
+from headway.cost.compose.source import recurrent, seq2seq
+from headway.cost.compose.text import language, masked, sentence, vectors
+from headway.cost.compose.vision import davit, vision
+from headway.cost.op_tree import Part, forward, parameters
 from headway.cost.setting import Setting
 
 __all__ = ["forward", "parameters", "price_tree"]
 
 # Kind of configuration -> the function that composes its price.
-KINDS = {
-    "language": "headway.cost.compose.text:language",
-    "masked": "headway.cost.compose.text:masked",
-    "sentence": "headway.cost.compose.text:sentence",
-    "vectors": "headway.cost.compose.text:vectors",
-    "seq2seq": "headway.cost.compose.source:seq2seq",
-    "recurrent": "headway.cost.compose.source:recurrent",
-    "vision": "headway.cost.compose.vision:vision",
-    "davit": "headway.cost.compose.vision:davit",
-}
+KINDS: dict[str, Callable[[Any, Setting], Part]] = {
+    "language": language, "masked": masked, "sentence": sentence, "vectors": vectors, "seq2seq": seq2seq,
+    "recurrent": recurrent, "vision": vision, "davit": davit,
+}  # fmt: skip
 
 
 def price_tree(config: Frozen, setting: Setting) -> Part:
@@ -33,6 +30,4 @@ def price_tree(config: Frozen, setting: Setting) -> Part:
     kind = config.kind_or_name()
     if kind not in KINDS:
         raise ValueError(f"{kind} configures no model with a price; there are {', '.join(KINDS)}")
-    module, _, name = KINDS[kind].partition(":")
-    compose: Callable[[Frozen, Setting], Part] = getattr(import_module(module), name)
-    return compose(config, setting)
+    return KINDS[kind](config, setting)

@@ -9,7 +9,7 @@ from math import prod
 import torch
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, PositionBias, StackConfig
-from headway.cost.part import Part, beside, leaf, series
+from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.nn.context import TABLED
 from headway.ops.activation import activation_price

@@ -7,7 +7,7 @@ from headway.config.recurrent import RecurrentConfig
 from headway.config.seq2seq import Seq2SeqConfig
 from headway.cost.compose.layers import bias_part, block_part, entering, leaving, source_maps, stack_part
 from headway.cost.compose.text import dropped, embed
-from headway.cost.part import Part, beside, cut, leaf, series
+from headway.cost.op_tree import Part, beside, cut, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
 from headway.ops.attention import record_of

@@ -7,7 +7,7 @@ from headway.config.masked import MaskedConfig
 from headway.config.sentence import SentenceConfig
 from headway.config.vectors import VectorsConfig
 from headway.cost.compose.layers import entering, leaving, stack_part
-from headway.cost.part import Part, beside, leaf, series
+from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
 from headway.ops.linear import linear_price

@@ -8,7 +8,7 @@ from headway.config.layers import AttentionConfig
 from headway.config.vision import DaViTConfig, VisionConfig
 from headway.cost.compose.layers import attention_part, entering, feedforward_part, leaving, stack_part
 from headway.cost.compose.text import dropped
-from headway.cost.part import Part, beside, leaf, series
+from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
 from headway.ops.linear import convolution_price, linear_price

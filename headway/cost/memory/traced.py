@@ -4,17 +4,13 @@ Every result is watched from its making to its end. Scratch that a kernel takes 
 shape, so what torch's attention and its softmax take is known by formula. The blocks of a deep stack are alike: two and
 three of them are run, and what each moment of the pass takes grows with every further block by as much as from two to
 three.
-
->>> from headway.presets import preset
->>> entries_of(preset("gpt2"))
-124439808
 """
 
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,10 +18,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.config import Frozen, StackConfig
-from headway.cost.memory.asked import Asked, asked_of
+from headway.cost.memory.passes import Passes, passes_of
 from headway.cost.setting import Setting
-from headway.cost.trace.copies import Ground
-from headway.models import count, on_meta
+from headway.cost.trace.run_once import TraceDevice
+from headway.models import on_meta
 from headway.nn.block import Block, Stack
 from headway.nn.checkpoint import forget_activations
 
@@ -68,14 +64,6 @@ def walked(config: Frozen, setting: Setting, *, learning: bool = False, forgets:
             less = _run(_shallow(config, base | {name: base[name] - period}), setting, learning, forgets)
             found = found + (most - less) * ((layers - base[name]) // period)
     return _walk_of(found)
-
-
-def entries_of(config: Frozen) -> int:
-    """Entries of all parameters."""
-    return _entries_of(config)  # type: ignore[arg-type]
-
-
-_entries_of = lru_cache(count)
 
 
 def _depths(config: Any) -> dict[str, tuple[int, int]]:
@@ -129,24 +117,24 @@ def _walk_of(found: Found) -> Walk:
 
 def _run(config: Any, setting: Setting, learning: bool, forgets: bool) -> Found:
     """One run; nothing is allocated."""
-    ground = Ground("fake")
+    ground = TraceDevice("fake")
     model = ground.module(on_meta(config).to(getattr(torch, setting.dtype))).module.train(learning)
     if forgets:
         forget_activations(model)
     with ground.mode:
-        asked = asked_of(config, setting)
+        asked = passes_of(config, setting)
         live = Live(model, asked.inputs)
         given = sum(_bytes(x) for x in asked.inputs)
         with live.watching(), torch.set_grad_enabled(learning):
             return _passes(model, asked, live, given) if learning else _reads(model, asked, live, given)
 
 
-def _reads(model: nn.Module, asked: Asked, live: "Live", given: int) -> Found:
+def _reads(model: nn.Module, asked: Passes, live: "Live", given: int) -> Found:
     out = asked.read(model)
     return Found(given, 0, 0, _bytes(out), live.peaks)
 
 
-def _passes(model: nn.Module, asked: Asked, live: "Live", given: int) -> Found:
+def _passes(model: nn.Module, asked: Passes, live: "Live", given: int) -> Found:
     with live.saving():
         loss = asked.loss(model)
     saved, kept = live.saved, live.now + _kept_aside(model)

@@ -1,23 +1,198 @@
 """Reach measured: which inputs have a gradient at an output position, layer by layer, in a model that runs.
 
 As many copies of one text as there are positions go through the model as a batch; of copy i the output at position i is
-kept. One backward pass a layer then gives the gradients of all positions, each in its own copy.
+kept. One backward pass a layer then gives the gradients of all positions, each in its own copy. A `Trial` says for each
+kind of model what it is given, where its inputs enter, and which modules are its layers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from headway.config import Pair, RecurrentConfig, sides
 from headway.cost.reach import Reach, summary, texts_of
 from headway.cost.reach.argmax import bound_of
 from headway.cost.reach.models import Texts
 from headway.cost.reach.sets import Layer, Table
-from headway.cost.reach.trials import Trial, Watch, trial_of
+from headway.models.davit import DaViT, Dual, Stage
+from headway.models.encoder import Masked
+from headway.models.language import Language
+from headway.models.recurrent import Recurrent
+from headway.models.sentence import SentenceEncoder
+from headway.models.seq2seq import Seq2Seq
+from headway.models.vectors import Vectors
+from headway.models.vit import Vision
+from headway.nn.block import Stack
 from headway.ops.mask import Mask
+from headway.ops.mask.kernel import kept_keys, without_padding
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A layer: the module that gives its output, and which of the inputs is asked about."""
+
+    part: str
+    number: int
+    module: nn.Module
+    leaf: int = 0
+    causal: bool = False
+
+
+def token_inputs(gradient: Float[Tensor, "L M D"]) -> Bool[Tensor, "L M"]:
+    """Which tokens have a gradient in any channel."""
+    return (gradient != 0).any(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A run of a model on copies of one input: L copies, so that each position has its own.
+
+    given: the inputs where they are numbers already; embeddings: the modules that make numbers of tokens.
+    """
+
+    run: Callable[[], Any]
+    watches: tuple[Watch, ...]
+    embeddings: tuple[nn.Module, ...] = ()
+    given: Tensor | None = None
+    inputs: Callable[[Tensor], Tensor] = token_inputs
+    residual: bool = True
+    keep: Bool[Tensor, " L"] | None = None
+
+
+def trial_of(model: nn.Module, texts: Texts, draw: torch.Generator) -> Trial:
+    """The trial of a model of headway."""
+    if isinstance(model, SentenceEncoder):
+        return trial_of(model.encoder, texts, draw)
+    if isinstance(model, Language | Masked):
+        return _text(model, texts, draw)
+    if isinstance(model, Vectors):
+        return _vectors(model, texts, draw)
+    if isinstance(model, Vision):
+        return _patches(model, texts.mask, draw)
+    if texts.mask is not None:
+        raise ValueError(
+            f"a mask of one's own is for models of one text, or of patches, not for {type(model).__name__}"
+        )
+    if isinstance(model, Seq2Seq):
+        return _translation(model, texts, draw)
+    if isinstance(model, Recurrent):
+        return _recurrent(model, texts, draw)
+    if isinstance(model, DaViT):
+        return _pixels(model, draw)
+    raise ValueError(f"a {type(model).__name__} is no model of headway: where its inputs enter is not known")
+
+
+def _text(model: Language | Masked, texts: Texts, draw: torch.Generator) -> Trial:
+    tokens = _copies(texts.length, texts.length, model.config.vocabulary, draw)
+    keep, rest = _split(texts.mask)
+    spread = None if keep is None else keep.expand(texts.length, -1)
+    run = partial(model.hidden_states, tokens, keep=spread, mask=rest)
+    return Trial(
+        run,
+        _stack(model.stack),
+        (model.tokens,),
+        residual=_residual(model.stack),
+        keep=None if keep is None else keep[0],
+    )
+
+
+def _vectors(model: Vectors, texts: Texts, draw: torch.Generator) -> Trial:
+    given = _alike(texts.length, (texts.length, model.config.width), model, draw)
+    keep, rest = _split(texts.mask)
+    run = partial(model, given, keep=None if keep is None else keep.expand(texts.length, -1), mask=rest)
+    alone = None if keep is None else keep[0]
+    return Trial(run, _stack(model.stack), given=given, residual=_residual(model.stack), keep=alone)
+
+
+def _stack(stack: Stack) -> tuple[Watch, ...]:
+    return tuple(_watches("stack", stack.blocks, causal=stack.config.block.attention.causal))
+
+
+def _residual(stack: Stack) -> bool:
+    return stack.config.block.residual
+
+
+def _split(mask: Mask | None) -> tuple[Bool[Tensor, "1 M"] | None, Mask | None]:
+    """Padding, and the rest of a mask."""
+    return (None, None) if mask is None else (kept_keys(mask), without_padding(mask))
+
+
+def _copies(rows: int, length: int, vocabulary: int, draw: torch.Generator) -> Int[Tensor, "B L"]:
+    return torch.randint(vocabulary, (1, length), generator=draw).expand(rows, -1)
+
+
+def _watches(part: str, modules: Any, *, leaf: int = 0, causal: bool = False) -> Iterator[Watch]:
+    return (Watch(part, number, module, leaf, causal) for number, module in enumerate(modules, 1))
+
+
+def _translation(model: Seq2Seq, texts: Texts, draw: torch.Generator) -> Trial:
+    rows, c = max(texts.length, texts.source), model.config
+    source, target = _copies(rows, texts.source, c.vocabulary, draw), _copies(rows, texts.length, c.outputs, draw)
+    embeddings = (model.tokens,) if model.target_tokens is None else (model.tokens, model.target_tokens)
+    watches = _both(model.encoder.blocks, model.decoder.blocks)
+    residual = _residual(model.encoder) and _residual(model.decoder)
+    return Trial(partial(model, source, target), watches, embeddings, residual=residual)
+
+
+def _both(encoder: Any, decoder: Any, *, one_way: bool = False) -> tuple[Watch, ...]:
+    """Layers of the encoder of the source, of the decoder of the target and of the source."""
+    read = _watches("encoder", encoder, causal=one_way)
+    return (*read, *_watches("decoder", decoder, leaf=1, causal=True), *_watches("source", decoder))
+
+
+def _recurrent(model: Recurrent, texts: Texts, draw: torch.Generator) -> Trial:
+    rows, c = max(texts.length, texts.source), model.config
+    assert isinstance(c, RecurrentConfig)
+    source = _copies(rows, texts.source, c.source_vocabulary, draw)
+    target = _copies(rows, texts.length, c.vocabulary, draw)
+    watches = _both([model.encoder], [model.deep], one_way=not c.bidirectional)
+    return Trial(partial(model, source, target), watches, (model.encoder.tokens, model.tokens))
+
+
+def _patches(model: Vision, mask: Mask | None, draw: torch.Generator) -> Trial:
+    c, (keep, _) = model.config, _split(mask)
+    pictures = _alike(c.length, (c.channels, *sides(c.image)), model, draw)
+    inputs = partial(patch_inputs, grid=c.grid, patch=sides(c.patch))
+    return Trial(
+        partial(model.hidden_states, pictures, mask=mask), _stack(model.stack), (), pictures, inputs,
+        _residual(model.stack),
+        None if keep is None else keep[0],
+    )  # fmt: skip
+
+
+def _pixels(model: DaViT, draw: torch.Generator) -> Trial:
+    c = model.config
+    pictures = _alike(c.grids[0][0] * c.grids[0][1], (c.channels, *sides(c.image)), model, draw)
+    watches = (Watch("stem", 0, model.stem), *_blocks(model))
+    return Trial(
+        partial(model.hidden_states, pictures), watches, (), pictures, partial(patch_inputs, grid=sides(c.image))
+    )
+
+
+def _blocks(model: DaViT) -> Iterator[Watch]:
+    duals = [block for stage in model.stages if isinstance(stage, Stage) for block in stage.blocks]
+    for place, dual in enumerate(duals):
+        assert isinstance(dual, Dual)
+        yield Watch("spatial", 2 * place + 1, dual.spatial)
+        yield Watch("channel", 2 * place + 2, dual.channel)
+
+
+def _alike(rows: int, shape: tuple[int, ...], model: nn.Module, draw: torch.Generator) -> Float[Tensor, "B *shape"]:
+    """Copies of one random input."""
+    one = torch.randn(1, *shape, generator=draw, dtype=torch.float64)
+    return one.to(next(model.parameters()).dtype).repeat(rows, *(1 for _ in shape))
+
+
+def patch_inputs(gradient: Float[Tensor, "L C Y X"], *, grid: Pair, patch: Pair = (1, 1)) -> Bool[Tensor, "L M"]:
+    """Which patches have a gradient in any pixel; pixels past the last whole patch belong to none."""
+    seen = (gradient != 0).any(1)[:, : grid[0] * patch[0], : grid[1] * patch[1]]
+    return seen.unflatten(1, (grid[0], patch[0])).unflatten(3, (grid[1], patch[1])).any(4).any(2).flatten(1)
 
 
 def measured(

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from headway.cost.sheet import Sheet
-from headway.cost.show.memory import PHASES, amounts
-from headway.cost.show.report import merged, report, things
+from headway.cost.show.report import PHASE_NAMES, amounts, merged, report, things
 from headway.render.table import BYTES, SECONDS, Amount, Cell, Table, share
 
 Quantity = tuple[str, str]  # what, and in which unit
@@ -51,7 +50,7 @@ def sections(sheet: Sheet) -> dict[str, Section]:
     if sheet.memory is not None:
         found["Memory"] = {(name, "bytes"): Amount(count, BYTES) for name, count in amounts(sheet).items()}
     if sheet.fits:
-        found["Fits"] = {(f"largest {one.what} of {PHASES[one.phase]}", one.what): one.count for one in sheet.fits}
+        found["Fits"] = {(f"largest {one.what} of {PHASE_NAMES[one.phase]}", one.what): one.count for one in sheet.fits}
     if sheet.reach is not None and sheet.reach.layers:
         last = sheet.reach.layers[-1]
         found["Reach"] = {("after the last layer", things(sheet)): last.largest,

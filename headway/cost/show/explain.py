@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from headway.cost.asked import fixed_length
 from headway.cost.compose import price_tree
-from headway.cost.letters import Letters, lettered, symbol
-from headway.cost.part import Line, Part, depth, lines
+from headway.cost.input_lengths import fixed_length
+from headway.cost.op_tree import Line, Part, depth, lines
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
-from headway.cost.show.algebra import ORDER, written
+from headway.cost.show.formula import ORDER, written
 from headway.cost.show.report import merged
+from headway.cost.symbols import Symbols, symbol, with_symbols
 from headway.render.table import Table
 from headway.sizes import Number
 from headway.steps import COUNTINGS, depth_of
@@ -39,13 +39,13 @@ class Step:
 
 def explained(sheet: Sheet) -> tuple[list[Step], dict[str, int]]:
     """Every quantity that is not 0, in the order of the pass; and what the letters stand for."""
-    letters = Letters()
+    letters = Symbols()
     found = list(_pairs(sheet, letters))
     steps = [step for symbolic, plain in found for step in _steps(symbolic, plain, letters)]
     return [*steps, *_sums(found), *_depth(sheet)], letters.numbers
 
 
-def _pairs(sheet: Sheet, letters: Letters) -> Iterator[tuple[Line, Line]]:
+def _pairs(sheet: Sheet, letters: Symbols) -> Iterator[tuple[Line, Line]]:
     """Each operation in letters and in numbers; in numbers twice where there are no letters for it."""
     tree = _symbolic(sheet, letters)
     plain = merged(sheet.operations)
@@ -55,8 +55,8 @@ def _pairs(sheet: Sheet, letters: Letters) -> Iterator[tuple[Line, Line]]:
     return iter(list(zip(symbolic, plain, strict=True)))
 
 
-def _symbolic(sheet: Sheet, letters: Letters) -> Part | None:
-    config = None if sheet.config is None else lettered(sheet.config, letters)
+def _symbolic(sheet: Sheet, letters: Symbols) -> Part | None:
+    config = None if sheet.config is None else with_symbols(sheet.config, letters)
     if config is None or sheet.config is None:
         return None
     at = sheet.setting
@@ -71,7 +71,7 @@ def _symbolic(sheet: Sheet, letters: Letters) -> Part | None:
         return None
 
 
-def _steps(symbolic: Line, plain: Line, letters: Letters) -> Iterator[Step]:
+def _steps(symbolic: Line, plain: Line, letters: Symbols) -> Iterator[Step]:
     for name, quantity in QUANTITIES.items():
         value, formula = quantity(plain), quantity(symbolic)
         same = name == "useful MACs" and value == QUANTITIES["MACs"](plain)
@@ -92,7 +92,7 @@ def _shaped(line: Line) -> str:
     return text if line.operation.kind in ("product", "convolution") and prod(sizes) == macs else f"{macs:,}"
 
 
-def _value(formula: Any, letters: Letters) -> int:
+def _value(formula: Any, letters: Symbols) -> int:
     numbers = {symbol(name): number for name, number in letters.numbers.items()}
     return formula if isinstance(formula, int) else int(formula.subs(numbers))
 
@@ -121,7 +121,7 @@ def explain_table(sheet: Sheet) -> Table:
 def explain_text(sheet: Sheet) -> str:
     """A paragraph for each operation."""
     steps, numbers = explained(sheet)
-    letters = Letters(numbers)
+    letters = Symbols(numbers)
     text = [f"{name} = {number:,}  {letters.meaning(name)}" for name, number in sorted(numbers.items(), key=_order)]
     path = None
     for one in steps:

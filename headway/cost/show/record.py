@@ -1,11 +1,13 @@
-"""A sheet as one JSON object."""
+"""A sheet as one JSON object for programs, and as HTML for a notebook: the sums first, the tables folded below."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from headway.cost.part import Line
+from headway.cost.op_tree import Line
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
+from headway.cost.show.report import report, sentences, sums, title
+from headway.render import Fact, Html, escaped, facts, folded, html_table, joined, number, paragraph, short
 from headway.sizes import Cost
 
 
@@ -82,3 +84,30 @@ def _setting(setting: Setting) -> dict[str, Any]:
 
 def _listed(values: Sequence[int] | None) -> list[int] | None:
     return None if values is None else list(values)
+
+
+# A notebook has no style sheet of ours: only what makes numbers readable.
+STYLE = (
+    "<style>.headway-cost .facts{display:flex;flex-wrap:wrap;gap:.4rem 1.6rem;margin:.4rem 0}"
+    ".headway-cost dt{opacity:.7;font-weight:400}.headway-cost dd{margin:0;font-weight:600}"
+    ".headway-cost dd.note{font-weight:400;opacity:.7;font-size:.85em}"
+    ".headway-cost table{font-variant-numeric:tabular-nums}.headway-cost .number{text-align:right}"
+    ".headway-cost caption{text-align:left}.headway-cost .scroll{overflow-x:auto}</style>"
+)
+
+
+def html(sheet: Sheet) -> str:
+    """What `_repr_html_` gives."""
+    return f'{STYLE}<div class="headway-cost"><strong>{escaped(title(sheet))}</strong>{body(sheet)}</div>'
+
+
+def body(sheet: Sheet) -> Html:
+    """The parts without a frame, for any page."""
+    tables = [folded(one.title, html_table(one)) for one in report(sheet)]
+    return joined(cards(sheet), *map(paragraph, sentences(sheet)), *tables, *map(paragraph, sheet.notes))
+
+
+def cards(sheet: Sheet) -> Html:
+    """The sums, in a few digits with all of them below."""
+    found = [Fact(name, short(value), number(value)) for name, value in sums(sheet).items() if value is not None]
+    return facts(f"The price of {sheet.name}", found)

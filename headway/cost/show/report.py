@@ -1,15 +1,74 @@
-"""Tables of a sheet: parameters, FLOPs of every phase, operations, memory, depth, reach, bottleneck, time."""
+"""Tables of a sheet: parameters, FLOPs of every phase, operations, memory, depth, reach, bottleneck, time.
 
-from collections.abc import Iterable
+Beside them the rules by which is counted, and predicted beside measured.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from headway.cost.part import Line
+from headway.cost.memory import Memory
+from headway.cost.op_tree import Line
+from headway.cost.optimiser import FLOPS as OPTIMISERS
+from headway.cost.price import TracedMemory
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
-from headway.cost.show.memory import fit_table, memory_table
-from headway.render.table import SECONDS, Amount, Cell, Table, share
+from headway.cost.verify import Check
+from headway.ops.activation import FLOPS as CURVES
+from headway.ops.attention.cost import PER_SCORE
+from headway.ops.norm import FLOPS as NORMS
+from headway.render.numbers import Number, byte_size
+from headway.render.table import BYTES, SECONDS, Amount, Cell, Table, share
 from headway.sizes import Cost
+from headway.steps import COUNTINGS, SERIAL, SUMS, TREE, Each, Product, Step, Sum, depth_of
+
+
+def amounts(sheet: Sheet) -> dict[str, int]:
+    """Bytes by what they are for, in the order of a report; nothing that a model does not have."""
+    if isinstance(sheet.memory, TracedMemory):
+        return dict(sheet.memory.rows())
+    return _all(sheet.memory) if isinstance(sheet.memory, Memory) else {}
+
+
+def _all(memory: Memory) -> dict[str, int]:
+    found = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimiser state": memory.optimiser,
+        "activations saved for the way back": memory.saved + memory.aside,
+        "the same with checkpointing": memory.saved_checkpointed,
+        "output of a forward pass": memory.logits,
+        "peak of a forward pass": memory.peak_forward,
+        "peak of a training step": memory.peak_step,
+        "the same step with checkpointing": memory.peak_step_checkpointed,
+    }
+    written = {
+        "key/value cache of one token": memory.cache_token,
+        "cache in all": memory.cache,
+        "peak of a generation": memory.peak_generate,
+    }
+    return found | {name: count for name, count in written.items() if count}
+
+
+def memory_table(sheet: Sheet) -> Table | None:
+    found = amounts(sheet)
+    rows: list[tuple[Cell, ...]] = [(name, count, Amount(count, BYTES)) for name, count in found.items()]
+    return Table(f"Memory in {sheet.setting.dtype}", ("what", "bytes", ""), rows) if rows else None
+
+
+def fit_table(sheet: Sheet) -> Table | None:
+    """What fits, and what one more would take."""
+    if not sheet.fits:
+        return None
+    rows = [(f"largest {one.what}", PHASE_NAMES[one.phase], one.count, Amount(one.bytes, BYTES),
+             None if one.more is None or not one.count else Amount(one.more, BYTES)) for one in sheet.fits]  # fmt: skip
+    limit = Amount(sheet.fits[0].memory, BYTES)
+    return Table(f"Fits into {limit}", ("what", "for", "count", "takes", "one more"), rows)
+
+
+PHASE_NAMES = {"step": "a training step", "generate": "a generation", "forward": "a forward pass"}
+
 
 COUNTS = ("dense MACs", "dense FLOPs", "useful FLOPs", "executed FLOPs", "other FLOPs")
 
@@ -153,3 +212,93 @@ def sentences(sheet: Sheet) -> list[str]:
     if sheet.reach is not None:
         found.append(f"reach: {sheet.reach.sentence()}")
     return found
+
+
+LENGTHS = 1024  # terms of the sums in the table
+
+
+def units() -> list[Table]:
+    """FLOPs outside the matrix products, and steps by each way of counting."""
+    return [_flops_of_units(), _steps_of_units()]
+
+
+def _flops_of_units() -> Table:
+    rows = [("one multiply-add of a matrix product", 2, "FLOPs")]
+    rows += [(f"norm: {name}", count, "FLOPs an entry") for name, count in NORMS.items() if count]
+    rows += [(f"activation: {name}", count, "FLOPs an entry") for name, count in CURVES.items()]
+    rows += [
+        ("softmax: scale, maximum, subtract, exp, sum, divide", PER_SCORE, "FLOPs a score (one less without a scale)"),
+        ("bias, residual, position added; dropout", 1, "FLOPs an entry"),
+        ("loss, forwards: maximum, subtract, exp, sum", 4, "FLOPs a logit"),
+        ("loss, backwards: exp, divide, subtract", 3, "FLOPs a logit"),
+        ("backwards: a product y = x W", 2, "times its forward (once where x needs no gradient)"),
+        ("lookup, view, copy, selection by a mask", 0, "FLOPs"),
+    ]
+    rows += [(f"optimiser: {name}", count, "FLOPs a parameter") for name, count in OPTIMISERS.items() if count]
+    return Table("FLOPs: each + - × ÷ exp log √ erf tanh max of two numbers is one", ("what", "count", "unit"), rows)
+
+
+def _steps_of_units() -> Table:
+    kinds: dict[str, Step] = {
+        "+ - × ÷ exp log √ erf tanh max": Each(1),
+        f"sum of n = {LENGTHS:,} terms over a width": Sum(LENGTHS),
+        f"sum (or maximum) of n = {LENGTHS:,} terms over positions": Sum(LENGTHS, "positions"),
+        f"inner product of n = {LENGTHS:,} terms over a width": Product(LENGTHS),
+        f"inner product of n = {LENGTHS:,} terms over positions": Product(LENGTHS, "positions"),
+    }
+    rows = [(name, *(depth_of([step], how) for how in (TREE, SERIAL, SUMS))) for name, step in kinds.items()]
+    rows.append(("moving numbers: views, copies, lookups, masks", 0, 0, 0))
+    return Table("Steps of the parallel depth", ("what", *COUNTINGS), rows)
+
+
+# Copies of the weights that are alive at once while it is measured: weights, gradients, and a pass with activations.
+COPIES = 3
+
+
+def check_room(sheet: Sheet) -> None:
+    """Refuse a model that this machine cannot hold."""
+    needed, free = COPIES * sheet.setting.itemsize * sheet.params, available()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"--verify runs the model: {sheet.name} would take about {byte_size(needed)}, and {byte_size(free)} are "
+            "free here; a smaller model of the same kind has the same formulas"
+        )
+
+
+def available() -> int | None:
+    """Bytes of memory that are free, as the system tells; None where it does not."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = [line.split() for line in lines if line.startswith("MemAvailable:")]
+    return 1024 * int(found[0][1]) if found else None
+
+
+def verified_table(sheet: Sheet, checks: Sequence[Check]) -> Table:
+    """The difference is measured less predicted, and beside it in proportion to what was measured."""
+    rows = [
+        (one.name, one.unit, *(_checked(value, one.unit) for value in (one.predicted, one.measured, one.difference)),
+         share(one.difference, one.measured) if one.difference else None)
+        for one in checks
+    ]  # fmt: skip
+    return Table(
+        f"{title(sheet)}: predicted and measured", ("what", "unit", "predicted", "measured", "difference", ""), rows
+    )
+
+
+def _checked(value: Number, unit: str) -> Cell:
+    if unit == BYTES:
+        return Amount(value, BYTES) if value >= 0 else f"-{byte_size(-value)}"
+    if unit == SECONDS:
+        return Amount(value, SECONDS) if value >= 0 else f"-{Amount(-value, SECONDS)}"
+    return int(value) if value == int(value) else value
+
+
+def verified_record(sheet: Sheet, checks: Sequence[Check]) -> dict[str, Any]:
+    return {"name": sheet.name, "checks": [one.as_json() for one in checks]}
+
+
+def mistaken(checks: Sequence[Check]) -> list[str]:
+    """Counts, which have to be exact, that are not."""
+    return [one.name for one in checks if one.unit in ("parameters", "FLOPs") and one.difference]

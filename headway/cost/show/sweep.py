@@ -1,16 +1,17 @@
-"""A model at many sizes: a table with a row for each."""
+"""A model at many sizes: a table with a row for each, and a plot of FLOPs over the size and how they are shared out."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from headway.config import Frozen, nearest
-from headway.cost.asked import whole
+from headway.cost.input_lengths import PriceRequest, whole
 from headway.cost.limits import limits
 from headway.cost.memory import memory_of
 from headway.cost.price import drafted, found_in
-from headway.cost.request import Asked
 from headway.cost.resize import resized
 from headway.cost.sheet import Sheet
 from headway.cost.show.report import sums
@@ -78,12 +79,12 @@ def _doubled(first: int, last: int) -> Iterator[int]:
         first *= 2
 
 
-def swept(sweep: Sweep, target: Any, asked: Asked, *, name: str) -> list[Sheet]:
+def swept(sweep: Sweep, target: Any, asked: PriceRequest, *, name: str) -> list[Sheet]:
     """A sheet for each size, everything else as it was asked; refused before any of them is finished."""
     return [_finished(sheet, asked) for sheet in list(_drafts(sweep, target, asked, name))]
 
 
-def _drafts(sweep: Sweep, target: Any, asked: Asked, name: str) -> Iterator[Sheet]:
+def _drafts(sweep: Sweep, target: Any, asked: PriceRequest, name: str) -> Iterator[Sheet]:
     config = found_in(target)
     if sweep.name in CONFIGS and not isinstance(config, Frozen):
         raise ValueError(f"{name} is a module of its own: only a configuration has another {sweep.name}")
@@ -95,7 +96,7 @@ def _drafts(sweep: Sweep, target: Any, asked: Asked, name: str) -> Iterator[Shee
             yield drafted(config, replace(asked, **{field: value}), name=name)
 
 
-def _finished(sheet: Sheet, asked: Asked) -> Sheet:
+def _finished(sheet: Sheet, asked: PriceRequest) -> Sheet:
     """Without the sizes at which the bottleneck changes, which are the same in all rows."""
     memory, setting = sheet.memory, replace(sheet.setting, past=0)
     if sheet.config is not None:
@@ -137,3 +138,66 @@ def _key(name: str) -> str:
     return {"parameters": "params", "dense MACs": "macs", "dense FLOPs": "flops"}.get(
         name, name.replace(" ", "_").lower()
     )
+
+
+SUFFIXES = (".png", ".svg", ".pdf")
+CURVES = {"dense FLOPs": "-", "useful FLOPs": "--", "executed FLOPs": ":", "other FLOPs": "-."}
+
+
+def require(path: Path) -> None:
+    """Refuses before anything is computed what would make the picture fail."""
+    if find_spec("matplotlib") is None:
+        raise ValueError('--plot needs matplotlib: pip install "headway[plot]"')
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"--plot writes {', '.join(SUFFIXES)}, not {path.name!r}")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"--plot cannot write {path}: the directory {path.parent} does not exist")
+
+
+def plot(sweep: Sweep, sheets: Sequence[Sheet], path: Path) -> None:
+    """Two panels over one axis: the counts (both logarithmic), and the parts' shares of the dense FLOPs."""
+    from matplotlib.figure import Figure  # an extra, and slow to import
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    counts = [row(sheet) for sheet in sheets]
+    for name, style in CURVES.items():
+        values = [one[name] for one in counts]
+        if None not in values:
+            left.plot(sweep.values, values, style, label=name, marker="o", markersize=3)
+    left.set(xscale="log", yscale="log", ylabel="FLOPs of a forward pass")
+    names, layers = _plotted_shares(sheets)
+    right.stackplot(sweep.values, *layers, labels=names, alpha=0.8)
+    right.set(xscale="log", ylabel="share of the dense FLOPs", ylim=(0, 1))
+    for axes in (left, right):
+        _ruled(axes, sweep)
+    figure.suptitle(sheets[0].name)
+    _saved(figure, path)
+
+
+def _ruled(axes, sweep: Sweep) -> None:
+    """The sizes themselves on the axis, where they have room."""
+    values = list(sweep.values)
+    axes.set(xlabel=sweep.name.replace("_", " "), xlim=(values[0], max(values[-1], values[0] + 1)))
+    if len(values) <= 12:
+        axes.set_xticks(values, [f"{value:,}" for value in values], rotation=30, fontsize=7)
+        axes.set_xticks([], minor=True)
+    axes.legend(fontsize=7)
+    axes.grid(alpha=0.3)
+
+
+def _plotted_shares(sheets: Sequence[Sheet]) -> tuple[list[str], list[list[float]]]:
+    found = [{} if sheet.bottleneck is None else sheet.bottleneck.shares for sheet in sheets]
+    names = dict.fromkeys(name for one in found for name in one)
+    names = [name for name in names if any(one.get(name) for one in found)]
+    return names, [[one.get(name, 0.0) for one in found] for name in names]
+
+
+def _saved(figure, path: Path) -> None:
+    """Beside the place first, so that nothing half-written stands there."""
+    made = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        figure.savefig(made, dpi=150)
+        made.replace(path)
+    finally:
+        made.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 By FLOPs (of the dense matrix products) nothing needs to be known of a machine; by seconds a measured one is asked:
 
->>> from headway.cost.part import leaf, lines, series
+>>> from headway.cost.op_tree import leaf, lines, series
 >>> from headway.ops.linear import linear_price
 >>> tree = series("", leaf("up", linear_price(3, 5, 7, bias=False)), leaf("down", linear_price(3, 7, 5, bias=False)))
 >>> [line.operation.forward.flops for line in lines(tree)]
@@ -14,7 +14,7 @@ By FLOPs (of the dense matrix products) nothing needs to be known of a machine; 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headway.cost.part import Line
+from headway.cost.op_tree import Line
 from headway.cost.setting import BYTES
 from headway.cost.time.kernels import BACKWARD, DECODING, FORWARD, LEARNING, UPDATE, Held, executed
 from headway.cost.time.machine import Machine

@@ -13,12 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.cost.part import Line, summed
+from headway.cost.op_tree import Line, summed
 from headway.cost.trace.call import tensors_in
-from headway.cost.trace.look import Loss, Seen, look
-from headway.cost.trace.parameters import Parameters, parameters_of
-from headway.cost.trace.problem import Problem
-from headway.cost.trace.report import lines_of
+from headway.cost.trace.report import Parameters, lines_of, parameters_of
+from headway.cost.trace.run_once import Loss, Problem, TracedRun, run_once
 from headway.sizes import Cost
 from headway.steps import COUNTINGS
 
@@ -106,14 +104,14 @@ class Run:
     lengths: set[int]
     guessing: bool = False
 
-    def on(self, device: str, *, backward: bool | None = None) -> Seen:
+    def on(self, device: str, *, backward: bool | None = None) -> TracedRun:
         wanted = self.backward if backward is None else backward
-        return look(
+        return run_once(
             self.module, self.tree, device, backward=wanted, lengths=self.lengths, loss=self.loss,
             guessing=self.guessing,
         )  # fmt: skip
 
-    def memory(self, seen: Seen) -> tuple[Bytes, list[str]]:
+    def memory(self, seen: TracedRun) -> tuple[Bytes, list[str]]:
         """With the CPU's kernels, where a module runs so; else as it was seen."""
         device = "fake" if seen.device == "meta" else seen.device
         plain = seen if seen.device == device and not self.backward else self.on(device, backward=False)
@@ -131,7 +129,7 @@ ROOM = "memory is too low: torch's recurrent kernels keep a workspace that shape
 MATH = "memory is that of plain products on the meta device: a fused attention kernel would not hold the scores"
 
 
-def _instead(run: Run, stopped: Seen) -> tuple[Seen, list[str]]:
+def _instead(run: Run, stopped: TracedRun) -> tuple[TracedRun, list[str]]:
     """Fake tensors know constants that a module reads back, and a device that all of torch supports."""
     again = run.on("fake")
     assert stopped.problem is not None
@@ -140,11 +138,11 @@ def _instead(run: Run, stopped: Seen) -> tuple[Seen, list[str]]:
     return again, [f"traced with fake tensors of the CPU; on the meta device: {stopped.problem.sentence.split(';')[0]}"]
 
 
-def _attends(seen: Seen) -> bool:
+def _attends(seen: TracedRun) -> bool:
     return any(event.work.kind == "attention" for event in seen.tracer.events.all)
 
 
-def _guessed(run: Run, stopped: Seen) -> tuple[Run, Seen]:
+def _guessed(run: Run, stopped: TracedRun) -> tuple[Run, TracedRun]:
     """The same with numbers that a module asks for taken for 1, so that the rest is priced too; and a note of it."""
     assert stopped.problem is not None
     bold = replace(run, guessing=True)

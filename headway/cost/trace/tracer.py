@@ -1,29 +1,168 @@
-"""A dispatch mode that looks at every operation while a module runs, forwards and backwards.
+"""A dispatch mode that records every operation while a module runs, forwards and backwards.
 
 Forwards, each operation is counted where it happens, and its results get their depth. Backwards, the products are
 credited to the operations that they differentiate.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._C._autograd import _get_sequence_nr
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headway.cost.trace.axes import Axes, moved
 from headway.cost.trace.call import Called, plain_name
-from headway.cost.trace.causal import Causal
-from headway.cost.trace.count import LOOKUPS, SOFTMAX, work
-from headway.cost.trace.events import Event, Events
-from headway.cost.trace.places import Places
-from headway.cost.trace.products import Work
-from headway.cost.trace.regions import Depth, deepest
-from headway.cost.trace.storages import Axis, Storages, deeper
-from headway.cost.trace.works import ADDED, PRODUCTS, STAND_INS
+from headway.cost.trace.products import ADDED, PRODUCTS, STAND_INS, Work
+from headway.cost.trace.rules import LOOKUPS, SOFTMAX, work
+from headway.cost.trace.storages import Axes, Axis, Depth, Storages, deeper, deepest, moved
+from headway.ops.attention.cost import flash_causal
 from headway.steps import COUNTINGS, POSITIONS, Each
+
+_SUMS = 2**63  # nodes that add up a parameter's gradient are numbered from here
+
+
+@dataclass
+class Event:
+    """One operation that ran: where, what it did, what it moved, and what its gradient did."""
+
+    path: str
+    name: str
+    work: Work
+    reads: int = 0
+    writes: int = 0
+    parameters: tuple[str, ...] = ()
+    differentiable: bool = False
+    back: int = 0
+    executed_back: int = 0
+    again: bool = False  # computed once more during the backward pass (checkpointing)
+
+
+class Events:
+    """All events. Autograd numbers its nodes as it makes them, each just before its operation is dispatched."""
+
+    def __init__(self) -> None:
+        self.all: list[Event] = []
+        self.numbers: list[int] = []
+        self.owners: list[Event] = []
+
+    def add(self, event: Event) -> Event:
+        self.all.append(event)
+        number = _get_sequence_nr() - 1
+        if not self.numbers or number > self.numbers[-1]:
+            self.numbers.append(number)
+            self.owners.append(event)
+        return event
+
+    def differentiated(self) -> Event:
+        """The operation whose gradient is being computed; an event of its own where none is known."""
+        node = torch._C._current_autograd_node()
+        number = _SUMS if node is None else node._sequence_nr()
+        found = bisect_right(self.numbers, number) - 1
+        if number < _SUMS and found >= 0:
+            return self.owners[found]
+        self.all.append(Event("", "gradient", Work("product")))
+        return self.all[-1]
+
+
+NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+
+
+def causal_pairs(queries: int, keys: int) -> int:
+    """Query i sees the keys 0 … i, as torch counts them.
+
+    >>> causal_pairs(3, 3), causal_pairs(5, 3), causal_pairs(2, 7)
+    (6, 12, 3)
+    """
+    seen = min(queries, keys)
+    return seen * (seen + 1) // 2 + (queries - seen) * keys
+
+
+class CausalPairs(TorchFunctionMode):
+    """Knows, while an attention runs, how many of its pairs are useful, how many the CPU's kernel computes, and all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share: tuple[int, int, int] | None = None
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        keywords = kwargs or {}
+        if func is not F.scaled_dot_product_attention:
+            return func(*args, **keywords)
+        named = dict(zip(NAMES, args, strict=False)) | keywords
+        if named.get("is_causal"):
+            queries, keys = named["query"].shape[-2], named["key"].shape[-2]
+            self.share = (causal_pairs(queries, keys), flash_causal(queries, keys), queries * keys)
+        try:
+            return func(*args, **keywords)
+        finally:
+            self.share = None
+
+    def useful(self, work: Work) -> Work:
+        """The work with the multiply-adds of useful pairs alone."""
+        if self.share is None or work.kind != "attention" or not work.macs:
+            return work
+        allowed, computed, dense = self.share
+        return replace(work, useful=work.macs * allowed // dense, executed=work.macs * computed // dense)
+
+
+# words in the name of a class -> the kind of what it computes entry by entry
+KIND_OF_CLASS = {
+    "norm": "norm",
+    "activation": "activation",
+    "gelu": "activation",
+    "silu": "activation",
+    "relu": "activation",
+}
+
+
+class ModulePath:
+    """The path of the module that runs now; a module made on the way is named by its class."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.names = {id(inner): name for name, inner in module.named_modules()}
+        self.stack: list[str] = []
+        self.classes: list[str] = []
+
+    @property
+    def now(self) -> str:
+        return self.stack[-1] if self.stack else ""
+
+    @property
+    def kind(self) -> str | None:
+        """What the module that runs now is there for, if its class says: a norm that is written out is one too."""
+        name = self.classes[-1].lower() if self.classes else ""
+        return next((kind for word, kind in KIND_OF_CLASS.items() if word in name), None)
+
+    def enter(self, module: nn.Module, _: Any) -> None:
+        unknown = ".".join(name for name in (self.now, type(module).__name__) if name)
+        self.stack.append(self.names.get(id(module), unknown))
+        self.classes.append(type(module).__name__)
+
+    def leave(self, module: nn.Module, _: Any, __: Any) -> None:
+        self.stack.pop()
+        self.classes.pop()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        hooks = (
+            register_module_forward_pre_hook(self.enter),
+            register_module_forward_hook(self.leave, always_call=True),
+        )
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            self.stack.clear()
+            self.classes.clear()
+
 
 HALF = 0.5  # where one number is drawn to decide something (whether a layer is dropped), the decision must be possible
 
@@ -32,12 +171,12 @@ class Tracer(TorchDispatchMode):
     """Counts, depths and live bytes of whatever runs under it. numbers: whether there are any, not shapes alone."""
 
     def __init__(
-        self, storages: Storages, axes: Axes, places: Places, *, numbers: bool, guessing: bool = False
+        self, storages: Storages, axes: Axes, places: ModulePath, *, numbers: bool, guessing: bool = False
     ) -> None:
         super().__init__()
         self.guessing = guessing  # whether a number that shapes do not tell is taken for 1 (a truth value for False)
         self.storages, self.axes, self.places, self.real = storages, axes, places, numbers
-        self.events, self.causal = Events(), Causal()
+        self.events, self.causal = Events(), CausalPairs()
         self.notes: dict[str, None] = {}
         self.saved: dict[int, int] = {}
         self.deepest: Depth = (0,) * len(COUNTINGS)
@@ -159,10 +298,6 @@ class Tracer(TorchDispatchMode):
             self.saved[storage._cdata] = storage.nbytes()
         with self.quiet():
             return tensor.detach()  # the tensor itself would keep its own node alive
-
-
-# Their first input is added when all else is done.
-LATE = ("addcmul", "addcdiv", "addmm", "addmv", "baddbmm", "addbmm", "addr")
 
 
 def _guess(tensor: Tensor) -> Any:

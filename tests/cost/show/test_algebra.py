@@ -3,8 +3,8 @@
 import pytest
 import sympy
 
-from headway.cost.letters import symbol
-from headway.cost.show.algebra import written
+from headway.cost.show.formula import written
+from headway.cost.symbols import symbol
 
 B, D, F, H, K, L = (symbol(name) for name in "BDFHKL")
 

@@ -10,18 +10,14 @@ import jaxtyping
 import pytest
 
 import headway
-from headway.cost.asked import fixed_length
+from headway.cost.input_lengths import PriceRequest, fixed_length
 from headway.cost.limits import times
 from headway.cost.memory.fit import Fit
 from headway.cost.price import drafted
-from headway.cost.request import Asked
 from headway.cost.sheet import Sheet
 from headway.cost.show.compare import compare, listed, totals
-from headway.cost.show.html import html
-from headway.cost.show.record import as_json
-from headway.cost.show.report import merged, report, sentences, title
-from headway.cost.show.units import units
-from headway.cost.show.verified import mistaken, verified_record, verified_table
+from headway.cost.show.record import as_json, html
+from headway.cost.show.report import merged, mistaken, report, sentences, title, units, verified_record, verified_table
 from headway.cost.verify import Check
 from headway.render.formats import chosen, csv_text, formatted, latex, latex_escaped, markdown
 from headway.render.table import Amount, Table, cell_text, cell_value, plain_text
@@ -94,7 +90,7 @@ def test_columns_of_operations_add_up(sheet: Sheet) -> None:
 
 
 def test_identical_operations_are_one_line() -> None:
-    sheet = drafted(MODELS["bare"], Asked())
+    sheet = drafted(MODELS["bare"], PriceRequest())
     twice = [*sheet.operations, *sheet.operations]
     assert [(one.path, one.runs) for one in merged(twice)] == [(one.path, 2) for one in merged(sheet.operations)]
 
@@ -181,7 +177,7 @@ def test_numbers_shrink_where_there_is_no_room(sheet: Sheet) -> None:
 
     from headway.render.table import print_tables
 
-    big = drafted("llama3-8b", Asked(length=4096))
+    big = drafted("llama3-8b", PriceRequest(length=4096))
     wide, narrow = (Console(file=io.StringIO(), width=width, no_color=True) for width in (200, 90))
     for console in (wide, narrow):
         print_tables(console, "", report(big)[1:2])

@@ -3,10 +3,10 @@
 import pytest
 
 from headway.config import DaViTConfig
-from headway.cost.letters import symbol
+from headway.cost.input_lengths import PriceRequest
 from headway.cost.price import drafted
-from headway.cost.request import Asked
 from headway.cost.show.formula import formula_record, formula_table, formulas, remarks, values
+from headway.cost.symbols import symbol
 from headway.presets import preset
 from tests.cost.tiny import MODELS, SOME
 
@@ -17,7 +17,7 @@ B, L, M = symbol("B"), symbol("L"), symbol("M")
 def test_formulas_give_the_values_of_the_sheet(name: str) -> None:
     config = MODELS[name]
     source = 7 if config.kind_or_name() in ("seq2seq", "recurrent") else None
-    sheet = drafted(config, Asked(batch=3, source=source))
+    sheet = drafted(config, PriceRequest(batch=3, source=source))
     at = {B: 3, L: sheet.setting.length, M: source or 1}
     for quantity, formula in formulas(config, source=source is not None).items():
         found = formula if isinstance(formula, int) else formula.subs(at)
@@ -38,7 +38,7 @@ def test_gpt2_by_hand() -> None:
 
 def test_a_window_has_a_formula_for_texts_that_fill_it() -> None:
     config = MODELS["local"]
-    sheet = drafted(config, Asked(batch=2, length=11))
+    sheet = drafted(config, PriceRequest(batch=2, length=11))
     assert formulas(config)["useful FLOPs"].subs({B: 2, L: 11}) == sheet.useful_flops
     assert "window of 3" in remarks(sheet)[0]
 
@@ -47,21 +47,21 @@ def test_a_model_of_one_length_depends_on_the_batch_alone() -> None:
     config = MODELS["davit"]
     assert isinstance(config, DaViTConfig)
     found = formulas(config)
-    assert found["dense FLOPs"] == B * drafted(config, Asked()).flops
-    assert "one length" in remarks(drafted(config, Asked()))[0]
+    assert found["dense FLOPs"] == B * drafted(config, PriceRequest()).flops
+    assert "one length" in remarks(drafted(config, PriceRequest()))[0]
 
 
 def test_the_table_says_at_what_sizes_its_values_are() -> None:
-    made = formula_table(drafted(MODELS["seq2seq"], Asked(batch=2, length=5, source=7)))
+    made = formula_table(drafted(MODELS["seq2seq"], PriceRequest(batch=2, length=5, source=7)))
     assert made.title.endswith("B = 2, L = 5, M = 7")
     assert made.rows[1][0] == "dense MACs (B, L, M)"
-    record = formula_record(drafted("gpt2", Asked(length=5)))
+    record = formula_record(drafted("gpt2", PriceRequest(length=5)))
     assert record["formulas"]["dense FLOPs"] == "36864*B*L**2 + 247064064*B*L"
-    assert record["values"]["dense FLOPs"] == drafted("gpt2", Asked(length=5)).flops
+    assert record["values"]["dense FLOPs"] == drafted("gpt2", PriceRequest(length=5)).flops
 
 
 def test_a_trace_has_no_formula() -> None:
     from torch import nn
 
     with pytest.raises(ValueError, match="traced at one size"):
-        formula_table(drafted(nn.Linear(3, 5), Asked(length=2)))
+        formula_table(drafted(nn.Linear(3, 5), PriceRequest(length=2)))

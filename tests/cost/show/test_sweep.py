@@ -6,11 +6,10 @@ from typing import Any
 import jaxtyping
 import pytest
 
+from headway.cost.input_lengths import PriceRequest
 from headway.cost.price import drafted
-from headway.cost.request import Asked
 from headway.cost.resize import grain, resized
-from headway.cost.show.plot import plot, require
-from headway.cost.show.sweep import read_sweep, sweep_record, sweep_table, swept
+from headway.cost.show.sweep import plot, read_sweep, require, sweep_record, sweep_table, swept
 from tests.cost.tiny import MODELS
 
 
@@ -57,12 +56,12 @@ def test_nonsense_is_refused(text: str, words: str) -> None:
 def test_rows_are_prices_of_their_own(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.cost.show.sweep.memory_of", lambda *given, **more: None)  # it has tests of its own
     config, sweep = MODELS["llama"], read_sweep(text)
-    sheets = swept(sweep, config, Asked(batch=2, length=5), name="llama")
+    sheets = swept(sweep, config, PriceRequest(batch=2, length=5), name="llama")
     for value, sheet in zip(sweep.values, sheets, strict=True):
         given: dict[str, Any] = {"batch": 2, "length": 5}
         target = resized(config, sweep.name, value) if sweep.name in ("width", "layers") else config
         given |= {} if target is not config else {sweep.name: value}
-        alone = drafted(target, Asked(**given))
+        alone = drafted(target, PriceRequest(**given))
         assert (sheet.flops, sheet.params, sheet.depth) == (alone.flops, alone.params, alone.depth)
         assert sheet.phases == alone.phases
     made = sweep_table(sweep, sheets)
@@ -73,7 +72,7 @@ def test_rows_are_prices_of_their_own(text: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_rows_have_their_peaks() -> None:
-    sheets = swept(read_sweep("length=3,7"), MODELS["bare"], Asked(), name="bare")
+    sheets = swept(read_sweep("length=3,7"), MODELS["bare"], PriceRequest(), name="bare")
     assert 0 < sheets[0].memory.peak_step < sheets[1].memory.peak_step
     assert [one["peak_step"] for one in sweep_record(read_sweep("length=3,7"), sheets)][1] == sheets[1].memory.peak_step
 
@@ -94,7 +93,7 @@ def test_a_width_keeps_proportions_or_is_refused() -> None:
 
 def test_a_size_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="31 positions"):
-        swept(read_sweep("length=8..64"), MODELS["gpt2"], Asked(), name="gpt2")
+        swept(read_sweep("length=8..64"), MODELS["gpt2"], PriceRequest(), name="gpt2")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -102,7 +101,7 @@ def test_a_plot(suffix: str, tmp_path: Path) -> None:
     sweep = read_sweep("length=4..16")
     place = tmp_path / f"sweep{suffix}"
     require(place)
-    plot(sweep, swept(sweep, MODELS["bare"], Asked(), name="a & b"), place)
+    plot(sweep, swept(sweep, MODELS["bare"], PriceRequest(), name="a & b"), place)
     assert place.stat().st_size > 5000
     assert [one.name for one in tmp_path.iterdir()] == [place.name]
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.cost.trace.regions import Depths, Region
+from headway.cost.trace.storages import Depths, Region
 
 
 def entries(region: Region) -> set[int]:

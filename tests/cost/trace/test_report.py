@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, StackConfig
 from headway.config.language import LanguageConfig
-from headway.cost.part import Line
+from headway.cost.op_tree import Line
 from headway.cost.trace import UNIT_COSTS, inputs_for, merged, parameters_of, table, trace
+from headway.cost.trace.products import PRODUCTS
 from headway.cost.trace.rules import FREE, RULES
-from headway.cost.trace.works import PRODUCTS
 from headway.models import make
 
 B, L, D, F = 2, 5, 7, 11

@@ -1,4 +1,4 @@
-"""The price of a step by hand, what a run's batches are, the clock that watches it, and the bill of real runs."""
+"""The price of a step by hand, what a run's batches are, the clock that watches it, and the cost of real runs."""
 
 import json
 from dataclasses import replace
@@ -10,13 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from headway.app import bill
-from headway.app.price import measured as price_measured
-from headway.app.price import step_price
-from headway.app.price.measured import Watch
-from headway.app.price.muon import muon_lines
-from headway.app.price.setting import setting_of, typical
+from headway.app import training_cost
 from headway.app.report import report
+from headway.app.step_cost import muon_lines, setting_of, step_price, typical
+from headway.app.training_cost import StepClock
 from headway.cli import main
 from headway.config.train import TrainConfig
 from headway.cost.setting import Setting
@@ -143,8 +140,8 @@ def test_a_process_has_its_share_and_all_of_them_read_the_tokens() -> None:
 
 def test_the_watch_counts_steps_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(price_measured.time, "perf_counter", lambda: now)
-    watch = Watch(step=7, tokens=70)
+    monkeypatch.setattr(training_cost.time, "perf_counter", lambda: now)
+    watch = StepClock(step=7, tokens=70)
     # (kind, step, seconds since the loop went on, seconds of handling it)
     happened = [("train", 10, 3.0, 5.0), ("validation", 12, 99.0, 7.0), ("checkpoint", 12, 50.0, 0.0),
                 ("train", 15, 6.0, 1.0), ("train", 20, 5.5, 1.0), ("end", 20, 0.0, 0.0)]  # fmt: skip
@@ -156,7 +153,7 @@ def test_the_watch_counts_steps_and_nothing_else(monkeypatch: pytest.MonkeyPatch
     found = watch.measured()
     assert found is not None
     assert (found.steps, found.seconds, found.tokens) == (13, 1.1, 10.0)  # of 1.0, 2.0 and 1.1
-    assert Watch(step=7, tokens=70).measured() is None
+    assert StepClock(step=7, tokens=70).measured() is None
 
 
 @pytest.fixture
@@ -216,7 +213,7 @@ def test_what_goes_wrong_with_a_price_is_one_line_and_the_weights_are_the_same(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a gadget\nhas no price")
 
-    monkeypatch.setattr(bill, "price_run", broken)
+    monkeypatch.setattr(training_cost, "price_run", broken)
     said = trained(capsys, str(text), *SMALL, "--steps", "3", "--model.dropout", "0.3", "--out", "unpriced")
     assert "no price: a gadget has no price\n" in said and not Path("unpriced/cost.json").exists()
     ours, theirs = (load_file(Path(run, "model", "model.safetensors")) for run in ("priced", "unpriced"))

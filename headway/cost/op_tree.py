@@ -1,4 +1,4 @@
-"""What a computation is made of: operations one after the other or side by side, each with its price.
+"""The tree of operations that a computation is made of, in series or side by side, each with its cost.
 
 >>> each = Operation("elementwise", forward=other(5), backward=other(10), steps=(Each(1),))
 >>> sheet = series("block", leaf("add", each), leaf("norm", each), times=3)

@@ -1,10 +1,10 @@
-"""A configuration whose sizes are letters, so that its price is a formula.
+"""A configuration whose sizes are symbols, so that its cost is a formula.
 
     B batch, L queries, M keys (a source), D width, H heads, G key/value heads, K and W widths of a head,
     F feed-forward, V vocabulary, N layers, C classes, T rows of a table of positions
 
-Sizes that are equal by definition share a letter (G = H, W = K, one head's K = D); a second size of the same role gets
-a number (F₂), and one head or one layer no letter.
+Sizes that are equal by definition share a symbol (G = H, W = K, one head's K = D); a second size of the same role gets
+a number (F₂), and one head or one layer no symbol.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @dataclass
-class Letters:
+class Symbols:
     """Which letter stands for which number."""
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -59,13 +59,13 @@ def symbol(name: str) -> Any:
     return sympy.Symbol(name, integer=True, positive=True)
 
 
-def lettered(config: Frozen, letters: Letters) -> Frozen | None:
+def with_symbols(config: Frozen, letters: Symbols) -> Frozen | None:
     """The same configuration in letters; None for a kind whose sizes follow from one another by rounding."""
     make = _MADE.get(type(config))
     return None if make is None else config.unchecked(**make(config, letters))
 
 
-def _attention(c: AttentionConfig, letters: Letters) -> dict[str, Any]:
+def _attention(c: AttentionConfig, letters: Symbols) -> dict[str, Any]:
     width, heads = letters.of("D", c.width), letters.of("H", c.heads) if c.heads > 1 else 1
     key = width if c.heads == 1 and c.head_width == c.width else letters.of("K", c.head_width)
     value = key if c.value_width == c.head_width else letters.of("W", c.value_width)
@@ -85,66 +85,66 @@ def _attention(c: AttentionConfig, letters: Letters) -> dict[str, Any]:
     }
 
 
-def _feedforward(c: FeedForwardConfig, letters: Letters) -> dict[str, Any]:
+def _feedforward(c: FeedForwardConfig, letters: Symbols) -> dict[str, Any]:
     return {"hidden": letters.of("F", c.hidden)}
 
 
-def _block(c: BlockConfig, letters: Letters) -> dict[str, Any]:
+def _block(c: BlockConfig, letters: Symbols) -> dict[str, Any]:
     return _parts(c, letters, "attention", "cross", "feedforward")
 
 
-def _stack(c: StackConfig, letters: Letters) -> dict[str, Any]:
+def _stack(c: StackConfig, letters: Symbols) -> dict[str, Any]:
     # one block is not so many times itself: a letter would only hide that
     found = _parts(c, letters, "block")
     if c.alternates:  # so many of this block and so many of that: the number of layers says both
-        return found | {"alternates": tuple(lettered(one, letters) for one in c.alternates)}
+        return found | {"alternates": tuple(with_symbols(one, letters) for one in c.alternates)}
     return found | ({"layers": letters.of("N", c.layers)} if c.layers > 1 else {})
 
 
-def _vectors(c: VectorsConfig, letters: Letters) -> dict[str, Any]:
+def _vectors(c: VectorsConfig, letters: Symbols) -> dict[str, Any]:
     return _parts(c, letters, "stack")
 
 
-def _language(c: LanguageConfig, letters: Letters) -> dict[str, Any]:
+def _language(c: LanguageConfig, letters: Symbols) -> dict[str, Any]:
     return _parts(c, letters, "stack") | {"vocabulary": letters.of("V", c.vocabulary)} | _table(c, letters)
 
 
-def _masked(c: MaskedConfig, letters: Letters) -> dict[str, Any]:
+def _masked(c: MaskedConfig, letters: Symbols) -> dict[str, Any]:
     found = _parts(c, letters, "stack") | {"vocabulary": letters.of("V", c.vocabulary)}
     classes = {"classes": letters.of("C", c.classes)} if c.classes else {}
     return found | classes | {"length": letters.of("T", c.length)}
 
 
-def _sentence(c: SentenceConfig, letters: Letters) -> dict[str, Any]:
+def _sentence(c: SentenceConfig, letters: Symbols) -> dict[str, Any]:
     return _parts(c, letters, "encoder")
 
 
-def _seq2seq(c: Seq2SeqConfig, letters: Letters) -> dict[str, Any]:
+def _seq2seq(c: Seq2SeqConfig, letters: Symbols) -> dict[str, Any]:
     second = c.target_vocabulary
     words = {"vocabulary": letters.of("V", c.vocabulary)}
     words |= {} if second is None else {"target_vocabulary": letters.of("V", second)}
     return _parts(c, letters, "encoder", "decoder") | words | _table(c, letters)
 
 
-def _recurrent(c: RecurrentConfig, letters: Letters) -> dict[str, Any]:
+def _recurrent(c: RecurrentConfig, letters: Symbols) -> dict[str, Any]:
     roles = {"source_vocabulary": "V", "vocabulary": "V", "width": "D", "hidden": "F", "attention_width": "K",
              "output_width": "W"}  # fmt: skip
     return {name: letters.of(role, getattr(c, name)) for name, role in roles.items()}
 
 
-def _vision(c: VisionConfig, letters: Letters) -> dict[str, Any]:
+def _vision(c: VisionConfig, letters: Symbols) -> dict[str, Any]:
     classes = {"classes": letters.of("C", c.classes)} if c.classes else {}
     return _parts(c, letters, "stack") | classes
 
 
-def _table(c: LanguageConfig | Seq2SeqConfig, letters: Letters) -> dict[str, Any]:
+def _table(c: LanguageConfig | Seq2SeqConfig, letters: Symbols) -> dict[str, Any]:
     learned = c.positions == "learned" and c.length is not None
     return {"length": letters.of("T", c.length)} if learned else {}  # pyright: ignore
 
 
-def _parts(c: Frozen, letters: Letters, *names: str) -> dict[str, Any]:
+def _parts(c: Frozen, letters: Symbols, *names: str) -> dict[str, Any]:
     inner = {name: getattr(c, name) for name in names}
-    return {name: lettered(part, letters) for name, part in inner.items() if part is not None}
+    return {name: with_symbols(part, letters) for name, part in inner.items() if part is not None}
 
 
 _MADE: dict[type[Frozen], Any] = {

@@ -1,17 +1,100 @@
-"""Sizes as somebody asked for them, made whole or refused: what a price needs to know before it is composed."""
+"""The sizes that a model is priced at: what it can read, what was asked for, made complete or refused."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.config import Extent, Frozen, VectorsConfig, nearest
-from headway.cost.asked import fixed_length, made_for, positions_of
-from headway.cost.phases import WRITERS
+from headway.config import (
+    AttentionConfig,
+    BlockConfig,
+    DaViTConfig,
+    Extent,
+    Frozen,
+    LanguageConfig,
+    MaskedConfig,
+    SentenceConfig,
+    Seq2SeqConfig,
+    StackConfig,
+    VectorsConfig,
+    VisionConfig,
+    nearest,
+)
 from headway.cost.setting import BYTES, Setting
 from headway.ops.mask import Mask
 
+# Tokens of a text where neither the user nor the model says how many.
+UNLIMITED, RECURRENT = 512, 128
+# Kinds of model that write one token after the other.
+WRITERS = ("language", "seq2seq", "recurrent")
+
+
+def whole(config: Frozen) -> Frozen:
+    """A configuration of a model; layers, blocks and stacks by themselves become one of vectors.
+
+    >>> whole(AttentionConfig(width=12, heads=3)).output_width
+    12
+    """
+    if isinstance(config, AttentionConfig):
+        config = BlockConfig(attention=config, order="none", residual=False)
+    if isinstance(config, BlockConfig):
+        config = StackConfig(block=config, layers=1)
+    if not isinstance(config, StackConfig):
+        return config
+    grid = config.grid
+    return VectorsConfig(stack=config) if grid is None else VectorsConfig(stack=config, length=grid[0] * grid[1])
+
+
+def with_image(config: Frozen, image: Extent | None) -> Frozen:
+    """The same model for pictures of another size."""
+    if image is None:
+        return config
+    if not isinstance(config, VisionConfig | DaViTConfig):
+        raise ValueError(f"a {config.kind_or_name()} model reads no pictures: leave the size of an image out")
+    sides = (image,) if isinstance(image, int) else image
+    if min(sides) < 1:
+        raise ValueError(f"an image has at least one pixel a side, not {image}")
+    return config.at(image)
+
+
+def default_length(config: Frozen) -> int:
+    """How many positions a model reads where nobody says.
+
+    >>> from headway.presets import preset
+    >>> [default_length(preset(name)) for name in ("gpt2", "vit-b16", "t5-small", "rnnsearch", "minilm-l6")]
+    [1024, 197, 512, 128, 512]
+    """
+    if (fixed := fixed_length(config)) is not None:
+        return fixed
+    if isinstance(config, SentenceConfig):
+        return config.limit
+    if isinstance(config, LanguageConfig | MaskedConfig | Seq2SeqConfig | VectorsConfig):
+        return config.length or UNLIMITED
+    return RECURRENT
+
+
+def fixed_length(config: Frozen) -> int | None:
+    """The one length that a model can read: of pictures, and of vectors on a grid; None where it is free."""
+    if isinstance(config, VisionConfig):
+        return config.length
+    if isinstance(config, DaViTConfig):
+        return config.grids[0][0] * config.grids[0][1]
+    if isinstance(config, VectorsConfig) and config.stack.grid is not None:
+        return config.length
+    return None
+
+
+def position_rows(config: Frozen) -> int | None:
+    """Rows of a table of learned positions, which no text can exceed; None where there is none."""
+    if isinstance(config, SentenceConfig):
+        return config.encoder.length
+    if isinstance(config, MaskedConfig):
+        return config.length
+    if isinstance(config, LanguageConfig | Seq2SeqConfig) and config.positions == "learned":
+        return config.length
+    return None
+
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class PriceRequest:
     """The arguments of `headway.price`, as they were given."""
 
     batch: int = 1
@@ -30,7 +113,7 @@ class Asked:
     def setting(self, config: Frozen) -> Setting:
         """The size that a configuration is priced at; `past` is what the cache of a decoding step holds."""
         _check_counts(config, self)
-        length = made_for(config) if self.length is None else self.length
+        length = default_length(config) if self.length is None else self.length
         _check_length(config, length, self.new or 0)
         _check_lengths(self.lengths, self.batch, length, "lengths")
         _check_lengths(self.source_lengths, self.batch, self.source or length, "source lengths")
@@ -40,7 +123,7 @@ class Asked:
         )  # fmt: skip
 
 
-def _check_counts(config: Frozen, asked: Asked) -> None:
+def _check_counts(config: Frozen, asked: PriceRequest) -> None:
     """Refuse numbers below one, and what the model has no use for."""
     kind = config.kind_or_name()
     check_positive(batch=asked.batch, length=asked.length, source=asked.source)
@@ -78,7 +161,7 @@ def check_positive(**counts: int | None) -> None:
 
 def _check_length(config: Frozen, length: int, new: int) -> None:
     """Refuse a text that the model has no positions for."""
-    fixed, table = fixed_length(config), positions_of(config)
+    fixed, table = fixed_length(config), position_rows(config)
     if fixed is not None and length != fixed:
         what = "grid" if isinstance(config, VectorsConfig) else "image"
         raise ValueError(f"the model's {what} has {fixed:,} positions, not {length:,}: leave the length out")
@@ -106,7 +189,7 @@ def _held(config: Frozen, length: int, past: int | None) -> int:
     """Tokens in the cache of a decoding step: the text, but for its last where the table of positions ends there."""
     if config.kind_or_name() not in WRITERS:
         return 0
-    table = positions_of(config)
+    table = position_rows(config)
     if past is not None and table is not None and past + 1 > table:
         raise ValueError(f"this model has {table:,} positions: {past:,} in the cache leave none for another token")
     return past or (length - 1 if table == length else length)

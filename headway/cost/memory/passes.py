@@ -1,4 +1,4 @@
-"""What a model is asked while its memory is looked at: inputs that are shapes alone, a forward pass, a loss."""
+"""What a model runs while its memory is traced: inputs that are shapes alone, a forward pass, a loss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from headway.ops.loss import linear_cross_entropy
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Passes:
     """Inputs that are there before a pass; what a plain forward pass computes, and the loss of a training step."""
 
     inputs: tuple[Tensor, ...]
@@ -21,7 +21,7 @@ class Asked:
     loss: Callable[[Any], Tensor]
 
 
-def asked_of(config: Any, setting: Setting) -> Asked:
+def passes_of(config: Any, setting: Setting) -> Passes:
     """By the kind of model."""
     kind = config.kind_or_name()
     if kind not in KINDS:
@@ -40,7 +40,7 @@ def _keep(setting: Setting, *, source: bool = False) -> Tensor | None:
     return None if lengths is None else torch.empty(setting.batch, size, dtype=torch.bool)
 
 
-def _language(config: Any, setting: Setting) -> Asked:
+def _language(config: Any, setting: Setting) -> Passes:
     tokens, targets, keep = (
         _tokens(setting.batch, setting.length),
         _tokens(setting.batch, setting.length),
@@ -54,10 +54,10 @@ def _language(config: Any, setting: Setting) -> Asked:
     def loss(model: Any) -> Tensor:
         return model.cross_entropy(model.hidden_states(tokens, keep=keep, mask=setting.mask), targets)[0]
 
-    return Asked((tokens, targets), read, loss)
+    return Passes((tokens, targets), read, loss)
 
 
-def _masked(config: Any, setting: Setting) -> Asked:
+def _masked(config: Any, setting: Setting) -> Passes:
     tokens, types = _tokens(setting.batch, setting.length), _tokens(setting.batch, setting.length)
     padded, keep = _keep(setting), torch.empty(setting.batch, setting.length, dtype=torch.bool)
     inputs = (tokens, types, keep)
@@ -74,7 +74,7 @@ def _masked(config: Any, setting: Setting) -> Asked:
                 return hidden.sum()
             return torch.nn.functional.cross_entropy(model.classify(hidden, keep), labels, reduction="sum")
 
-        return Asked((*inputs, labels), read, judge)
+        return Passes((*inputs, labels), read, judge)
     words, rows, columns = (_tokens(setting.batch * setting.asked) for _ in range(3))
 
     def loss(model: Any) -> Tensor:
@@ -83,10 +83,10 @@ def _masked(config: Any, setting: Setting) -> Asked:
         head = model.word_head
         return linear_cross_entropy(head.features(asked), model.tokens.weight, words, bias=head.bias)[0]
 
-    return Asked((*inputs, _tokens(setting.batch, setting.length)), read, loss)
+    return Passes((*inputs, _tokens(setting.batch, setting.length)), read, loss)
 
 
-def _sentence(config: Any, setting: Setting) -> Asked:
+def _sentence(config: Any, setting: Setting) -> Passes:
     plain = _tokens(setting.batch, setting.length)
     rows = [_tokens(setting.batch * setting.length) for _ in "ab"]
     lengths = [setting.length] * setting.batch
@@ -97,10 +97,10 @@ def _sentence(config: Any, setting: Setting) -> Asked:
         ways = [torch.nn.functional.cross_entropy(way, right, reduction="sum") for way in (scores, scores.T)]
         return (ways[0] + ways[1]) / 2
 
-    return Asked((plain, *rows), lambda model: model(plain), loss)
+    return Passes((plain, *rows), lambda model: model(plain), loss)
 
 
-def _seq2seq(config: Any, setting: Setting) -> Asked:
+def _seq2seq(config: Any, setting: Setting) -> Passes:
     source, target = _tokens(setting.batch, setting.source_length), _tokens(setting.batch, setting.length)
     targets = _tokens(setting.batch, setting.length)
     kept, other = _keep(setting, source=True), _keep(setting)
@@ -114,10 +114,10 @@ def _seq2seq(config: Any, setting: Setting) -> Asked:
         found = hidden(model)
         return model.logits(found if setting.logits is None else found[:, -setting.asked :])
 
-    return Asked((source, target, targets), read, lambda model: model.cross_entropy(hidden(model), targets)[0])
+    return Passes((source, target, targets), read, lambda model: model.cross_entropy(hidden(model), targets)[0])
 
 
-def _images(config: Any, setting: Setting) -> Asked:
+def _images(config: Any, setting: Setting) -> Passes:
     dtype = getattr(torch, setting.dtype)
     pictures = torch.empty(setting.batch, config.channels, *sides(config.image), dtype=torch.float32)
     labels = _tokens(setting.batch)
@@ -126,19 +126,19 @@ def _images(config: Any, setting: Setting) -> Asked:
         hidden = model.hidden_states(pictures)
         return model.cross_entropy(hidden, labels)[0] if config.classes else hidden.sum(dtype=dtype)
 
-    return Asked((pictures, labels), lambda model: model(pictures), loss)
+    return Passes((pictures, labels), lambda model: model(pictures), loss)
 
 
-def _vectors(config: Any, setting: Setting) -> Asked:
+def _vectors(config: Any, setting: Setting) -> Passes:
     x = torch.empty(setting.batch, setting.length, config.width, dtype=getattr(torch, setting.dtype))
     keep = _keep(setting)
-    return Asked(
+    return Passes(
         (x,), lambda model: model(x, keep=keep, mask=setting.mask),
         lambda model: model(x, keep=keep, mask=setting.mask).sum(),
     )  # fmt: skip
 
 
-KINDS: dict[str, Callable[[Any, Setting], Asked]] = {
+KINDS: dict[str, Callable[[Any, Setting], Passes]] = {
     "language": _language, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq, "recurrent": _seq2seq,
     "vision": _images, "davit": _images, "vectors": _vectors,
 }  # fmt: skip
