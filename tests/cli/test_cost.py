@@ -12,8 +12,8 @@ import pytest
 
 import headway
 from headway.cli import main
-from headway.cost.price import drafted
 from headway.cost.input_lengths import PriceRequest
+from headway.cost.price import drafted
 from headway.presets.gpt2 import gpt2
 from tests.fresh import fresh
 

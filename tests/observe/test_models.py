@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from headway.cost.verify import real_inputs
 from headway.cost.setting import Setting
+from headway.cost.verify import real_inputs
 from headway.models import make
 from headway.nn.attention import Core
 from headway.observe.attention import captured

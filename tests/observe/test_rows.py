@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from headway.config import Local
-from headway.cost.verify import real_inputs
 from headway.cost.setting import Setting
+from headway.cost.verify import real_inputs
 from headway.models import make
 from headway.nn.cache import KVCache, WindowCache
 from headway.observe.attention import captured

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from headway.audit.health import Health, diagnose
 from headway.audit.health.depth import first_tensor
-from headway.cost.verify import real_inputs
 from headway.cost.setting import Setting
+from headway.cost.verify import real_inputs
 from headway.models import make
 from tests.audit.health.patients import decoder, gpt2, tokens, vectors
 from tests.cost.tiny import MODELS
