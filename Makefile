@@ -8,7 +8,7 @@ PYTHON  ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo pyt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run mechanisms test check bench pictures two-hosts recipe-data clean help
+.PHONY: run mechanisms test test-thorough check bench pictures two-hosts recipe-data clean help
 
 run: $(STAMP) $(MACHINE)  ## train a small GPT on the language reference of this Python, in two to three minutes, draw its heads, audit it: runs/first
 	$(BIN)/headway train --config recipes/first.yaml --out runs/first --overwrite
@@ -22,6 +22,10 @@ mechanisms: $(STAMP)  ## a table over all mechanisms: difference from the refere
 test: $(STAMP)  ## every test, the doctests, and the code blocks of README and docs
 	@scripts/browser.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-thorough: $(STAMP)  ## what the daily suite thins: every case, every twin, up to 1,000 new examples a property; hours
+	@scripts/browser.sh
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --hypothesis-profile=thorough
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
@@ -46,7 +50,7 @@ clean:  ## remove caches and build products; .venv stays
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # What this machine reaches, measured once (and again after an install): a run can then say beforehand how long it takes.
 # Training itself never measures, so that it starts at once; where this fails, it goes on without times.

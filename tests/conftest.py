@@ -1,12 +1,12 @@
 """What holds for every test: shapes are checked, draws are seeded, and in CI a skip is a failure unless it is listed.
 
-`pytest --hypothesis-profile=thorough` looks further than CI does, at new examples each time.
+`make test-thorough` looks further than CI does, at new examples each time.
 """
 
 import gc
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TypeVar
@@ -15,6 +15,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+
+from tests.processes import Processes
 
 assert "headway" not in sys.modules, "headway was imported before its annotations could be checked"
 
@@ -42,6 +44,15 @@ settings.load_profile("headway")
 MAY_SKIP: dict[str, str] = {
     "tests/parity/davit/test_timm.py": "timm brings a torchvision that breaks transformers beside a torch without it",
 }
+
+
+@pytest.fixture(scope="session")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """Python processes of a test's own, forked from one that has imported torch."""
+    found = Processes(tmp_path_factory.mktemp("processes"))
+    yield found
+    found.close()
+
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

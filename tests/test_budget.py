@@ -4,11 +4,11 @@ Counted in a process of its own, where types are not checked: the checks are fun
 """
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.processes import Processes
 
 COUNT = """
 import json, sys
@@ -102,9 +102,9 @@ WAYS = [(preset, way) for preset, ways in CALLS.items() for way in ways]
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
-    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def found(processes: Processes) -> Any:
+    done = processes.run(COUNT)
+    assert done.code == 0, done.stderr
     return json.loads(done.stdout)
 
 

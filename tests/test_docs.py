@@ -170,74 +170,22 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert ran or page.name != "README.md", "README.md has no code that runs"
 
 
-GOOD = """
-```python
-x = 1 / 3
-```
-1. in a list
-   ```python
-   print("x =", x)
-   print("all", 7)
-   ```
-   which prints
-   ```text
-   x  =  0.33333
-   all 7
-   ```
-```sh
-rm -rf everything
-```
-```text
-a drawing
-```
-```sh run
-# the version
-$ headway \\
-    --version
-```
-```output
-headway {version}
-```
-````text
-```python
-1 / 0
-```
-````
-"""
-
 BAD = {
     "raises": (
         "words\n\n```python\nx = 1\nx / 0\n```\n",
         "bad.md:4: line 5 raised ZeroDivisionError: division by zero",
     ),
-    "syntax": ("```python\nx = 1\nx =\n```\n", "bad.md:2: line 3 raised SyntaxError: invalid syntax"),
     "value": ("```python\nprint('is', 0.5)\n```\n```text\nis 0.502\n```\n", "bad.md:5: line 5 says 'is 0.502', but it"),
-    "whole": (
-        "```python\nprint(1000001)\n```\n```text\n1000000\n```\n",
-        "bad.md:5: line 5 says '1000000', but it prints",
-    ),
     "words": (
         "```python\nprint('b 1.0')\n```\n```output\na 1.0\n```\n",
         "bad.md:5: line 5 says 'a 1.0', but it prints",
     ),
     "fewer": ("```python\nprint('a\\nb')\n```\n```output\na\n```\n", "bad.md:5: the page shows 1 lines, but 2 are"),
-    "more": ("```python\nprint('a')\n```\n```output\na\nb\n```\n", "bad.md:5: the page shows 2 lines, but 1 are"),
-    "silent": ("```python\nx = 1\n```\n```output\na\n```\n", "bad.md:5: the page shows 1 lines, but 0 are"),
-    "alone": ("```output\na\n```\n", "bad.md:2: nothing ran before this output"),
     "time": ("```python\nprint('3 ms')\n```\n```output\n3 ms\n```\n", "bad.md:5: a time ('3 ms') is no output"),
     "open": ("```python\nx = 1\n", "bad.md:1: this block is never closed"),
     "command": ("```sh run\nheadway bnech\n```\n", "bad.md:2: 'headway bnech' ended with 2: headway: there is no"),
-    "shell": ("```sh run\nheadway --version | cat\n```\n", "bad.md:2: only plain headway commands can be run"),
     "other": ("```sh run\nrm -rf everything\n```\n", "bad.md:2: only plain headway commands can be run, not 'rm"),
 }
-
-
-def test_the_runner_passes_a_good_page(tmp_path: Path) -> None:
-    import headway
-
-    page = tmp_path / "good.md"
-    page.write_text(GOOD.replace("{version}", headway.__version__))
-    assert run_page(page, tmp_path) == 3
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -247,26 +195,3 @@ def test_the_runner_finds_a_bad_page(case: str, tmp_path: Path) -> None:
     page.write_text(text)
     with pytest.raises(DocsError, match=re.escape(problem)):
         run_page(page, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("said", "got", "equal"),
-    [
-        ("0.0312", "0.0313", True),  # one unit of the last of four digits
-        ("0.31", "0.32", False),
-        ("[ 0.0000]", "[-0.0000]", True),
-        ("2.2e-16", "4.4e-16", True),
-        ("1.5e-3", "1.6e-3", False),
-        ("nan", "0.0", False),
-        ("L=5", "L=7", False),
-        ("float64", "float32", False),
-        ("1.0", "1.0005", True),
-        ("v1.2.3", "v1.2.4", False),
-        ("67,108,864", "67,108,865", False),
-        ("3", "3.0", False),
-        ("-1", "1", False),
-        ("a b", "ab", False),
-    ],
-)
-def test_numbers_have_a_tolerance_and_words_have_none(said: str, got: str, equal: bool) -> None:
-    assert same(said, got) is equal

@@ -1,7 +1,6 @@
 """A mechanism of a user's own, in one file: in a layer, a configuration, training, on disk, in cost, audit and look."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch.nn.functional as F
 import headway as hw
 from headway.cli import main
 from headway.config import read_spec
+from tests.processes import Processes
 
 SOURCE = '''
 """Cosine attention: softmax of temperature · cos(q, k)."""
@@ -112,12 +112,14 @@ def test_a_layout_without_words_for_it_is_refused(place: Path, tmp_path: Path) -
     assert not (tmp_path / "gpt2").exists()
 
 
-def test_read_back_in_another_process_and_refused_where_the_file_is_missing(run: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "headway", "generate", str(run), "--prompt", "the", "--max-new-tokens", "3"]
-    done = subprocess.run(command, cwd=run.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lost = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert lost.returncode == 2 and "Traceback" not in lost.stderr
+def test_read_back_in_another_process_and_refused_where_the_file_is_missing(
+    run: Path, tmp_path: Path, processes: Processes
+) -> None:
+    command = ["generate", str(run), "--prompt", "the", "--max-new-tokens", "3"]
+    done = processes.headway(*command, cwd=run.parent)
+    assert done.wait() == 0, done.stderr
+    lost = processes.headway(*command, cwd=tmp_path)
+    assert lost.wait() == 2 and "Traceback" not in lost.stderr
     assert f"the attention {NAME} is somebody's own, and its file is needed: there is no module" in lost.stderr
 
 

@@ -16,7 +16,6 @@ import headway
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def test_the_version_is_the_same_everywhere() -> None:
@@ -62,13 +61,6 @@ def test_annotations_are_checked_in_tests() -> None:
         headway.__getattr__(7)
 
 
-@pytest.mark.parametrize("target", ["run", "test", "check", "bench", "clean", "help"])
-def test_make_has_the_target_and_sets_up_what_it_needs(target: str) -> None:
-    rule = re.search(rf"^{target}:(?P<needs>.*?)##", MAKEFILE, re.MULTILINE)
-    assert rule, target
-    assert ("$(STAMP)" in rule["needs"].split()) is (target not in {"clean", "help"})
-
-
 @pytest.fixture
 def frame(tmp_path: Path) -> Path:
     """A copy of what make needs, with an interpreter that only writes down how it was called."""
@@ -108,18 +100,6 @@ def test_ci_runs_make_check_and_make_test_and_nothing_else() -> None:
     assert os.access(script, os.X_OK)
 
 
-def test_torch_is_capped_here_and_not_for_users() -> None:
-    assert "torch<=2.13.0" in (ROOT / "constraints.txt").read_text().splitlines()
-    assert "torch>=2.9" in PROJECT["project"]["dependencies"]
-
-
-def test_the_licence_is_whole_and_types_are_published() -> None:
-    text = (ROOT / "LICENSE").read_text()
-    assert "Apache License" in text
-    assert "END OF TERMS AND CONDITIONS" in text
-    assert (ROOT / "headway" / "py.typed").exists()
-
-
 SKIPS = """
 import pytest
 def test_skips(): pytest.skip("no reason")
@@ -144,5 +124,7 @@ def test_a_skip_in_ci_is_a_failure(tmp_path: Path, ci: str, summary: str) -> Non
     (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     call = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors", "-p", "no:cacheprovider"]
     call += ["-p", "no:headway"]  # as in pyproject.toml: the plugin comes before the conftest
-    done = subprocess.run(call, cwd=tmp_path, env={**os.environ, "CI": ci}, capture_output=True, text=True)
+    done = subprocess.run(
+        call, cwd=tmp_path, env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert summary in done.stdout, done.stdout

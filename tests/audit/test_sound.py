@@ -1,17 +1,17 @@
 """No false alarm: on sound models, ours and `transformers`', no law is broken, and what could be tried was."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from headway.audit import examine
 from headway.audit.laws import LAWS
 from tests.audit.laws.sound import THEIRS
-from tests.cost.tiny import MODELS, THOROUGH
+from tests.cost.tiny import MODELS
+from tests.processes import Processes
+from tests.thorough import THOROUGH
 
-# One of each make, daily; `--hypothesis-profile=thorough` takes all.
+# One of each make, daily; `make test-thorough` takes all.
 OURS = list(MODELS) if THOROUGH else ["gpt2", "linear", "bert-classes", "t5", "vit", "bare"]
 
 # What cannot be asked of a model that reads images.
@@ -28,8 +28,9 @@ print(json.dumps({name: examine(fresh(MODELS[name], std=0.3)).as_json() for name
 """
 
 
-def test_ours() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *OURS], capture_output=True, text=True, check=True)
+def test_ours(processes: Processes) -> None:
+    done = processes.run(SCRIPT, *OURS)
+    assert done.code == 0, done.stderr
     reports = json.loads(done.stdout)
     untried = {}
     for name, report in reports.items():

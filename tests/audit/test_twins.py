@@ -1,19 +1,18 @@
 """Every bug is found by its law, at its module, and by no other law; the same model without the bug obeys that law.
 
 Daily each sick twin meets its own law, every fourth another one too, and every second sound one is looked at;
-`--hypothesis-profile=thorough` tries every law on all that are sick, and looks at all that are sound.
+`make test-thorough` tries every law on all that are sick, and looks at all that are sound.
 """
 
 from collections import Counter
 
 import pytest
-import torch
 
 from headway.audit.examination import examine
 from headway.audit.laws import LAWS
 from tests.audit.twins import TWINS
 from tests.audit.twins.twin import Twin
-from tests.cost.tiny import THOROUGH
+from tests.thorough import THOROUGH
 
 # Many bugs have the same model without them; one look at it is enough for each law.
 SOUND = list({(twin.law, twin.sound): twin for twin in TWINS}.values())[:: 1 if THOROUGH else 2]
@@ -54,12 +53,3 @@ def test_every_law_has_twins_enough() -> None:
     counts = Counter(twin.law for twin in TWINS)
     assert set(counts) == set(LAWS) and min(counts.values()) >= 2
     assert len({twin.name for twin in TWINS}) == len(TWINS) >= 48
-
-
-@each(TWINS)
-def test_a_twin_is_the_same_each_time(twin: Twin) -> None:
-    before = torch.get_rng_state()
-    (one, _), (other, _) = twin.build(), twin.build()
-    assert torch.equal(before, torch.get_rng_state())
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert twin.module in dict(one.named_modules())

@@ -4,7 +4,6 @@ import fcntl
 import io
 import json
 import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +20,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.models.sentence import SentenceEncoder
 from headway.presets.bert import bert
 from tests.fresh import fresh
+from tests.processes import Processes
 
 WORDS = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "rain", "stone", "river", "falls", "runs", "on",
@@ -252,7 +252,9 @@ def _spoilt(model: SentenceEncoder, text: list[int]) -> list[int]:
     return [WORDS.index("[MASK]"), *text] if text[1:-1] == [WORDS.index("stone")] else text
 
 
-def test_a_run_that_is_killed_leaves_what_it_had_done(model: Path, file: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_run_that_is_killed_leaves_what_it_had_done(
+    model: Path, file: Path, tmp_path: Path, monkeypatch, processes: Processes
+) -> None:
     """Not even a signal that no program can catch spoils the file: another process goes on with it."""
     out = tmp_path / "out.npy"
     script = (
@@ -264,9 +266,8 @@ def test_a_run_that_is_killed_leaves_what_it_had_done(model: Path, file: Path, t
         "job.Embedder.__call__ = call\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    command = [sys.executable, "-c", script, "embed", str(model), str(file), "-o", str(out)]
-    killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert killed.returncode == -9, killed.stderr
+    killed = processes.run(script, "embed", str(model), str(file), "-o", str(out))
+    assert killed.code == -9, killed.stderr
     assert json.loads(Path(f"{out}.progress").read_text())["done"] == 6
     monkeypatch.setattr(job, "CHUNK", 3)
     assert run(model, file, "-o", out) == 0
@@ -284,7 +285,9 @@ def test_a_step_is_a_few_hundred_lines(model: Path, tmp_path: Path, monkeypatch,
     assert out.read_bytes() == once.read_bytes()
 
 
-def test_a_run_that_is_told_to_end_says_what_is_kept(model: Path, file: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_told_to_end_says_what_is_kept(
+    model: Path, file: Path, tmp_path: Path, processes: Processes
+) -> None:
     script = (
         "import os, sys; from headway.app import embed as job; from headway.cli import main; job.CHUNK = 3\n"
         "real, calls = job.Embedder.__call__, []\n"
@@ -295,9 +298,8 @@ def test_a_run_that_is_told_to_end_says_what_is_kept(model: Path, file: Path, tm
         "job.Embedder.__call__ = call\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    command = [sys.executable, "-c", script, "embed", str(model), str(file), "-o", str(tmp_path / "out.npy")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 143, ended.stderr
+    ended = processes.run(script, "embed", str(model), str(file), "-o", str(tmp_path / "out.npy"))
+    assert ended.code == 143, ended.stderr
     assert ended.stderr.endswith("6 of 11 lines are kept; the same command goes on from there\n")
 
 

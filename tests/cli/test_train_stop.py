@@ -1,10 +1,7 @@
 """A run that is killed or stopped goes on to the same weights, bit for bit; and mistakes are said in one sentence."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from headway.cli import main
-from tests.cost.tiny import THOROUGH
+from tests.processes import Child
+from tests.thorough import THOROUGH
 
 STEPS = 32
 SETTINGS = [
@@ -48,19 +46,13 @@ def straight(text, tmp_path_factory, one_thread) -> Path:
     return run
 
 
-def command(text: Path, run: Path) -> subprocess.Popen:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "headway", "train", str(text), *SETTINGS, "--out", str(run)]
-    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def reached(run: Path, step: int, process: subprocess.Popen) -> None:
+def reached(run: Path, step: int, process: Child) -> None:
     """Wait until a step is logged."""
     file = run / "metrics.jsonl"
     for _ in range(6000):
         if file.exists() and f'"step": {step},' in file.read_text():
             return
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.stderr
         time.sleep(0.01)
     raise AssertionError(f"step {step} was not reached")
 
@@ -75,9 +67,11 @@ SIGNALS = [(signal.SIGKILL, -9), (signal.SIGINT, 130), *([(signal.SIGTERM, 130)]
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
-def test_a_stopped_run_goes_on_to_the_same_weights(text, straight, tmp_path, capsys, one_thread, number, code):
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    text, straight, tmp_path, capsys, one_thread, processes, number, code
+):
     run = tmp_path / "run"
-    process = command(text, run)
+    process = processes.headway("train", str(text), *SETTINGS, "--out", str(run))
     reached(run, 10, process)
     process.send_signal(number)
     assert process.wait(60) == code

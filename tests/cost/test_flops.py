@@ -13,10 +13,11 @@ from headway.cost.reference_path import counter, reference_path
 from headway.cost.setting import Setting
 from headway.cost.verify import real_inputs
 from headway.models import parameters as counted
-from tests.cost.tiny import MODELS, THOROUGH
+from tests.cost.tiny import MODELS
 from tests.fresh import fresh
+from tests.thorough import THOROUGH
 
-# `pytest --hypothesis-profile=thorough` takes every model at both sizes, else each has one of them.
+# `make test-thorough` takes every model at both sizes, else each has one of them.
 SETTINGS = {"short": Setting(batch=2, length=5, source=7), "long": Setting(batch=3, length=11, source=4)}
 
 SIZED = [

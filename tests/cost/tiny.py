@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from hypothesis import settings
-
 from headway.config import (
     AttentionConfig,
     BlockConfig,
@@ -26,6 +24,7 @@ from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 from headway.presets.vision import vit
+from tests.thorough import THOROUGH
 
 VOCABULARY = 13
 
@@ -107,6 +106,5 @@ MODELS: dict[str, Frozen] = {
     ),
 }  # fmt: skip
 
-# `pytest --hypothesis-profile=thorough` takes them all; daily every second one serves where others look at all of them.
-THOROUGH = settings().max_examples > 100
+# `make test-thorough` takes them all; daily every second one serves where others look at all of them.
 SOME = [name for place, name in enumerate(MODELS) if THOROUGH or place % 2 == 0]

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 import jaxtyping
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.decoding import Batch, Event, Request, Result, generate, stream
 from tests.decoding.tiny import CONFIGS, V, model
+from tests.thorough import examples
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -101,7 +102,7 @@ def same(found: Result, right: Result, *, atol: float, exact: bool) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 @given(asked=requests, way=st.sampled_from([*WAYS, *UNCACHED]))
-@settings(max_examples=4)
+@examples(4, 100)
 def test_float64_gives_the_same_tokens_in_every_way(name: str, asked: list[Request], way: str) -> None:
     if name == "recurrent" and way in UNCACHED:
         way = "left"
@@ -121,7 +122,7 @@ def test_prompts_shorter_than_a_window_outgrow_it(name: str, pad: str) -> None:
 
 @pytest.mark.parametrize("name", LANGUAGE)
 @given(asked=requests, way=st.sampled_from(list(WAYS)))
-@settings(max_examples=4)
+@examples(4, 100)
 def test_float32_gives_the_same_tokens_up_to_a_reported_tie(name: str, asked: list[Request], way: str) -> None:
     results = WAYS[way](model(name, torch.float32), asked)
     for found, right in zip(results, alone(name, torch.float32, asked), strict=True):

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.text import Pieces, Stops, Text, byte_tokens
+from tests.thorough import examples
 
 CORPUS = [
     "the cat sat on the mat, the end.",
@@ -160,7 +161,7 @@ def cut_by_hand(text: str, stops: list[str]) -> tuple[str, bool]:
     stops=st.lists(st.text("abc", min_size=1, max_size=4), max_size=3),
     cuts=st.lists(st.integers(0, 17), max_size=8),
 )
-@settings(max_examples=200)
+@examples(200, 1000)
 @example(text="abcd", stops=["abcd", "bc"], cuts=[])
 def test_stop_strings_are_cut_wherever_the_tokens_are(text: str, stops: list[str], cuts: list[int]) -> None:
     edges = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})

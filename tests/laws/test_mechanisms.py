@@ -18,8 +18,9 @@ from headway.ops.attention.kernels.eager import average
 from headway.ops.attention.mechanism import all_pairs
 from headway.ops.mask.pairs import ALL
 from headway.ops.mask.positions import Window
+from tests.thorough import THOROUGH
 
-COUNT = 10
+COUNT = 100 if THOROUGH else 10
 
 PAIRS = [(mechanism, law) for mechanism in MECHANISMS for law in LAWS]
 IMPOSSIBLE = [(mechanism, law) for mechanism, law in PAIRS if mechanism in CANNOT.get(law, {})]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from headway.models import count
 from headway.models.recurrent import Cell, Recurrent
 from headway.models.sessions import Session
 from tests.fresh import fresh
+from tests.thorough import examples
 
 SOURCES, VOCABULARY, WIDTH, HIDDEN, KEY, OUTPUT = 11, 13, 3, 5, 7, 2
 B, L, M = 2, 4, 6
@@ -138,7 +139,7 @@ def padded(rows: list[Tensor], *, left: bool, fill: int) -> tuple[Tensor, Tensor
     return tokens, keep
 
 
-@settings(max_examples=12)
+@examples(12, 200)
 @given(
     st.booleans(),
     st.lists(st.tuples(st.integers(1, 7), st.integers(1, 5)), min_size=1, max_size=3),

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -31,7 +31,7 @@ from headway.nn import (
     new_cache,
 )
 from headway.ops.mask import causal, padding
-from tests.cost.tiny import THOROUGH
+from tests.thorough import THOROUGH, examples
 
 D, LENGTH = 12, 17
 KINDS = {
@@ -62,7 +62,7 @@ def close(found: Tensor, right: Tensor) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=1000 if THOROUGH else 6)  # each walks a layer through all of its caches
+@examples(6, 300)  # each walks a layer through all of its caches
 @given(cuts=st.lists(st.integers(1, LENGTH - 1), max_size=5, unique=True), seed=st.integers(0, 99))
 def test_any_split_equals_the_full_pass(kind: str, cuts: list[int], seed: int) -> None:
     torch.manual_seed(seed)
@@ -74,7 +74,7 @@ def test_any_split_equals_the_full_pass(kind: str, cuts: list[int], seed: int) -
         close(torch.cat(parts, 1), model(x))
 
 
-# The order of a block knows nothing of what its attention keeps; `--hypothesis-profile=thorough` tries all of both.
+# The order of a block knows nothing of what its attention keeps; `make test-thorough` tries all of both.
 ORDERS = [
     (order, kind)
     for order in ("pre", "post", "none")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from headway.ops.sampling.choose import choose, draw, greedy
 from headway.ops.sampling.cut import TIE, Rules
 from headway.ops.sampling.logits import log_total, penalise, steer
 from headway.ops.sampling.uniform import mix, uniform
+from tests.thorough import examples
 
 
 def kept_by_hand(logits: list[float], heat: float, k: int, p: float, min_p: float) -> set[int]:
@@ -61,7 +62,7 @@ def columns(rules: list[tuple[float, int, float, float]]) -> Rules:
 
 
 @given(rows=rows_of)
-@settings(max_examples=100)
+@examples(100, 1000)
 @example(rows=[([math.log(x) for x in (*[0.05] * 10, 0.25, 0.15, 0.1)], (1.0, 17, 0.5, 0.0), 0.9)])
 def test_every_row_is_drawn_by_its_own_rules(rows: list) -> None:
     """A batch of rows with rules of their own gives what the loops above give for each alone."""
@@ -84,7 +85,7 @@ def test_every_row_is_drawn_by_its_own_rules(rows: list) -> None:
     u=st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.5, 0.6, 0.75, 0.9]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=150)
+@examples(150, 1000)
 def test_a_choice_that_noise_can_change_is_reported(base: list[float], rule: tuple, u: float, seed: int) -> None:
     """Logits with many near ties, thresholds that fall on them, and noise as float32 has it."""
     logits = torch.tensor([base], dtype=torch.float64)

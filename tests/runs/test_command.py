@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import headway
 from headway.cli import main
-from tests.cost.tiny import THOROUGH
+from tests.thorough import THOROUGH
 
 STEPS = 24
 SETTINGS = [

@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 
 from headway.training.parallel import World
-from tests.cost.tiny import THOROUGH
 from tests.runs.launch import losses, weights, work_through
 from tests.runs.worker import Job, run
+from tests.thorough import THOROUGH
 
 KINDS = ("ddp", "fsdp") if THOROUGH else ("fsdp",)
 

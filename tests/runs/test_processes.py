@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headway.training.parallel import World
-from tests.cost.tiny import THOROUGH
 from tests.runs.launch import losses, weights, work_through
 from tests.runs.worker import Job, run
+from tests.thorough import THOROUGH
 
 NEAR = 1e-5
 KINDS = {"ddp": ("ddp", 1), "fsdp": ("fsdp", 1), "tensor": ("ddp", 2)}

@@ -20,7 +20,7 @@ from headway.training.distributed import World
 from headway.training.loop import TrainingLoop
 from headway.training.objectives import Learner, LossSums, language
 from headway.training.trainer import Trainer, evaluate
-from tests.cost.tiny import THOROUGH
+from tests.thorough import THOROUGH
 from tests.training.small import Counting, config, events, run, same, work
 
 
@@ -36,7 +36,7 @@ CHANGED = {
     "muon": {"optim": OptimConfig(kind="muon", rate=1e-2)},
     "checkpointing": {"checkpointing": True},
 }
-# Before and after the first epoch; `--hypothesis-profile=thorough` stops all at both.
+# Before and after the first epoch; `make test-thorough` stops all at both.
 STOPS = {"plain": (4, 8), "accumulated": (8,), "bfloat16": (4,), "muon": (8,), "checkpointing": (4,)}
 
 

@@ -13,14 +13,15 @@ from headway.adapt.guess import guess_adapter
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.scene import QUICK, Effort, Scene
-from tests.cost.tiny import MODELS, THOROUGH
+from tests.cost.tiny import MODELS
 from tests.fresh import fresh
+from tests.thorough import THOROUGH
 
 WORDS: dict[str, Any] = dict(vocab_size=29, bos_token_id=0, eos_token_id=1, pad_token_id=None)
 SIZE: dict[str, Any] = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40)
 READS: dict[str, Any] = dict(vocabulary=29, longest=320, mask="attention_mask")
 
-# Kinds of headway's own that differ where these laws look; `--hypothesis-profile=thorough` takes them all.
+# Kinds of headway's own that differ where these laws look; `make test-thorough` takes them all.
 OURS = [name for name in MODELS if THOROUGH or name in ("gpt2", "vit")]
 
 

@@ -23,6 +23,7 @@ from headway.ops.mask import (
 )
 from tests.ops.attention.calls import build
 from tests.ops.mask.unchecked import outcomes
+from tests.processes import Processes
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -240,8 +241,8 @@ SENTENCES = {
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, str]:
-    return outcomes(list(SENTENCES))
+def found(processes: Processes) -> dict[str, str]:
+    return outcomes(processes, list(SENTENCES))
 
 
 @pytest.mark.parametrize("expression", SENTENCES)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from headway.ops.mask.pairs import ALL
 from tests.ops.attention import by_hand
 from tests.ops.attention.calls import build
 from tests.ops.attention.paths import force_tiles
+from tests.thorough import examples
 
 NAMES = pytest.mark.parametrize("name", MECHANISMS)
 
@@ -37,7 +38,7 @@ def check(name: str, call: Call) -> None:
 
 
 @NAMES
-@settings(max_examples=20)
+@examples(20, 1000)
 @given(seed=st.integers(0, 10**6))
 def test_generated_calls(name: str, seed: int) -> None:
     check(name, trial(MECHANISMS[name], seed).call)

@@ -20,6 +20,7 @@ from headway.ops.mask import (
 )  # fmt: skip
 from headway.ops.mask.pairs import Pairs
 from tests.ops.mask.unchecked import outcomes
+from tests.processes import Processes
 
 TABLE = torch.ones(5, 7, dtype=torch.bool)
 
@@ -114,8 +115,8 @@ WRONG_TYPES = {
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, str]:
-    return outcomes(list(WRONG_TYPES))
+def found(processes: Processes) -> dict[str, str]:
+    return outcomes(processes, list(WRONG_TYPES))
 
 
 @pytest.mark.parametrize("expression", WRONG_TYPES)

@@ -1,8 +1,8 @@
 """Calls as a user makes them, without the annotations' checks that this test suite switches on."""
 
 import json
-import subprocess
-import sys
+
+from tests.processes import Processes
 
 PREAMBLE = """
 import json, sys
@@ -17,13 +17,12 @@ def outcome(expression):
         return "returned " + str(eval(expression))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-print(json.dumps([outcome(expression) for expression in json.load(sys.stdin)]))
+print(json.dumps([outcome(expression) for expression in json.loads(sys.argv[1])]))
 """
 
 
-def outcomes(expressions: list[str]) -> dict[str, str]:
+def outcomes(processes: Processes, expressions: list[str]) -> dict[str, str]:
     """What each expression returns or raises, all of them in one fresh process."""
-    run = subprocess.run(
-        [sys.executable, "-c", PREAMBLE], input=json.dumps(expressions), capture_output=True, text=True, check=True
-    )
+    run = processes.run(PREAMBLE, json.dumps(expressions))
+    assert run.code == 0, run.stderr
     return dict(zip(expressions, json.loads(run.stdout), strict=True))
