@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.bench.agree import agree
-from headway.bench.attention_inputs import HEADS, MIB, Equation, Function, Problem
+from headway.bench.attention_inputs import HEADS, MIB, AttentionInputs, Equation, Function
 from headway.bench.attention_long import linear, local, patterns
 from headway.bench.measure import peak_memory
 from headway.bench.row import Row, Target, counted
@@ -32,42 +32,42 @@ CAP = 20.0
 class Kind:
     """Options for SDPA and for headway that ask for the same, and how many pairs they allow in a head."""
 
-    problem: Problem
+    problem: AttentionInputs
     theirs: dict[str, Any] = field(default_factory=dict)
     ours: dict[str, Any] = field(default_factory=dict)
     pairs: int = 0
     extra: Tensor | None = None  # read besides q, k and v
 
 
-def full(problem: Problem) -> Kind:
+def full(problem: AttentionInputs) -> Kind:
     return Kind(problem, pairs=problem.length**2)
 
 
-def causal_only(problem: Problem) -> Kind:
+def causal_only(problem: AttentionInputs) -> Kind:
     return Kind(problem, {"is_causal": True}, {"mask": causal()}, causal().count(problem.length))
 
 
-def boolean(problem: Problem) -> Kind:
+def boolean(problem: AttentionInputs) -> Kind:
     draw = torch.Generator().manual_seed(5)
     table = torch.rand(1, 1, problem.length, problem.length, generator=draw) < 0.75
     return Kind(problem, {"attn_mask": table}, {"mask": table}, int(table.sum()), table)
 
 
-def biased(problem: Problem) -> Kind:
+def biased(problem: AttentionInputs) -> Kind:
     bias = replace(problem, backward=False).random(problem.heads, problem.length, problem.length, seed=7)
     return Kind(problem, {"attn_mask": bias}, {"bias": bias}, problem.length**2, bias)
 
 
-def grouped(problem: Problem) -> Kind:
+def grouped(problem: AttentionInputs) -> Kind:
     return Kind(replace(problem, kv_heads=2), {"enable_gqa": True}, pairs=problem.length**2)
 
 
-def cross(problem: Problem) -> Kind:
+def cross(problem: AttentionInputs) -> Kind:
     keys = problem.length * 3 // 4
     return Kind(replace(problem, keys=keys), pairs=problem.length * keys)
 
 
-KINDS: dict[str, Callable[[Problem], Kind]] = {
+KINDS: dict[str, Callable[[AttentionInputs], Kind]] = {
     "full": full,
     "causal": causal_only,
     "boolean mask": boolean,
@@ -83,7 +83,7 @@ def softmax(run: Run) -> Iterator[Row]:
     for precision, backward in directions[: 3 if run.quick else 4]:
         for length in (512,) if run.quick else (512, 1024) if backward else (512, 2048):
             for name, kind in KINDS.items():
-                yield _beside_sdpa(run, name, kind(Problem(length, precision=precision, backward=backward)))
+                yield _beside_sdpa(run, name, kind(AttentionInputs(length, precision=precision, backward=backward)))
 
 
 def _beside_sdpa(run: Run, name: str, kind: Kind) -> Row:
@@ -109,12 +109,12 @@ def padded(run: Run) -> Iterator[Row]:
     for backward in (False, True):
         for length in lengths:
             for side in ("left", "right"):
-                problem = Problem(length, backward=backward)
+                problem = AttentionInputs(length, backward=backward)
                 mask = causal() & padding(lengths=[length * 3 // 4], total=length, side=side)
                 yield _beside_causal(run, problem, mask, f"causal + padding on the {side}")
 
 
-def _beside_causal(run: Run, problem: Problem, mask: Mask, name: str) -> Row:
+def _beside_causal(run: Run, problem: AttentionInputs, mask: Mask, name: str) -> Row:
     ours = problem.call(partial(attend, mask=mask))
     tabulated = problem.call(partial(F.scaled_dot_product_attention, attn_mask=mask.table(problem.length)))
     return run.race(
@@ -131,13 +131,13 @@ def modified(run: Run) -> Iterator[Row]:
     """Scores and widths that no flash kernel serves: time beside the plain path, memory beside one L x M tensor."""
     length = 1024 if run.quick else 2048
     for backward in (False, True):
-        plain = Problem(length, backward=backward)
+        plain = AttentionInputs(length, backward=backward)
         yield from _beside_plain(run, "score cap", plain, plain, partial(attend, softcap=CAP), Equation(softcap=CAP))
         for width in (32, 128):
             problem = replace(plain, value_width=width)
             yield from _beside_plain(run, "value width", plain, problem, attend, Equation())
     weight = torch.randn(32, HEADS, generator=torch.Generator().manual_seed(11)).requires_grad_()
-    plain, equation = Problem(length, backward=True), Equation(bias=relative_table)
+    plain, equation = AttentionInputs(length, backward=True), Equation(bias=relative_table)
     yield from _beside_plain(run, "learned bias", plain, plain, attend_relative, equation, weight)
 
 
@@ -150,7 +150,13 @@ def attend_relative(q: Tensor, k: Tensor, v: Tensor, weight: Tensor) -> Tensor:
 
 
 def _beside_plain(
-    run: Run, name: str, plain: Problem, problem: Problem, function: Function, equation: Equation, *extra: Tensor
+    run: Run,
+    name: str,
+    plain: AttentionInputs,
+    problem: AttentionInputs,
+    function: Function,
+    equation: Equation,
+    *extra: Tensor,
 ) -> Iterator[Row]:
     row = Row("attention", f"softmax {name}, {problem.direction}", problem.shape, problem.precision)
     ours = problem.call(function, *extra)

@@ -18,7 +18,7 @@ Function = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
-class Problem:
+class AttentionInputs:
     """One batch row of random q, k, v, with or without gradients."""
 
     length: int
@@ -33,7 +33,7 @@ class Problem:
     def shape(self) -> str:
         """The sizes by their letters.
 
-        >>> Problem(512, keys=768, kv_heads=2).shape
+        >>> AttentionInputs(512, keys=768, kv_heads=2).shape
         'B1 H8 G2 L512 M768 K64'
         """
         groups = "" if self.kv_heads is None else f" G{self.kv_heads}"
@@ -86,7 +86,7 @@ class Problem:
         once = sum(tensor.nbytes for tensor in self.tensors)
         return once + self.gradient.nbytes + (2 * once + self.gradient.nbytes if self.backward else 0)
 
-    def small(self, length: int) -> "Problem":
+    def small(self, length: int) -> "AttentionInputs":
         """The same at a length and with heads that the equation can afford, gradients included."""
         groups = None if self.kv_heads is None else 1
         return replace(self, length=length, heads=2, kv_heads=groups, backward=True)
@@ -124,7 +124,7 @@ class Equation:
             scores = scores + self.bias(extra[0].double(), *places)
         return scores.exp()
 
-    def verify(self, name: str, function: Function, problem: Problem, *extra: Tensor, length: int) -> None:
+    def verify(self, name: str, function: Function, problem: AttentionInputs, *extra: Tensor, length: int) -> None:
         """Outputs and gradients at a small length, and the last rows at the full one; raises Disagreement."""
         small = problem.small(length)
         cut = [tensor.detach()[..., : small.heads].requires_grad_() for tensor in extra]

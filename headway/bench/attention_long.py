@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.bench.agree import agree
-from headway.bench.attention_inputs import MIB, WIDTH, Equation, Function, Problem
+from headway.bench.attention_inputs import MIB, WIDTH, AttentionInputs, Equation, Function
 from headway.bench.measure import peak_memory
 from headway.bench.row import Row, Target, counted
 from headway.bench.run import Run
@@ -64,9 +64,9 @@ def local(run: Run) -> Iterator[Row]:
     """The causal window: against dense, and against itself at half the length."""
     length = 2048 if run.quick else 16384
     for precision, backward, times in (("float32", False, 8), ("float32", True, 8), ("bfloat16", True, 6)):
-        yield _beside_dense(run, LOCAL, Problem(length, precision=precision, backward=backward), times)
+        yield _beside_dense(run, LOCAL, AttentionInputs(length, precision=precision, backward=backward), times)
     for backward in (False, True):
-        problem = Problem(length, backward=backward)
+        problem = AttentionInputs(length, backward=backward)
         yield from _memory(run, LOCAL.name, LOCAL, problem)
         yield _growth(run, LOCAL.name, LOCAL, LOCAL.equation, problem, LOCAL.pairs(length))
 
@@ -76,7 +76,7 @@ def patterns(run: Run) -> Iterator[Row]:
     length = 2048 if run.quick else 16384
     for pattern in PATTERNS:
         for backward in (False, True):
-            problem = Problem(length, backward=backward)
+            problem = AttentionInputs(length, backward=backward)
             yield _beside_dense(run, pattern, problem, 4)
             yield from _memory(run, pattern.name, pattern, problem)
 
@@ -88,17 +88,17 @@ def linear(run: Run) -> Iterator[Row]:
     function = partial(attend, mask=causal(), mechanism="linear")
     for backward in (False, True):
         for length in lengths:
-            problem = Problem(length, backward=backward)
+            problem = AttentionInputs(length, backward=backward)
             # A query and a key each meet a K x W total: as much work as WIDTH pairs of one token.
             yield _growth(run, name, function, equation, problem, length * WIDTH)
             yield _memory_growth(name, function, problem)
 
 
-def _row(name: str, problem: Problem) -> Row:
+def _row(name: str, problem: AttentionInputs) -> Row:
     return Row("attention", f"{name}, {problem.direction}", problem.shape, problem.precision)
 
 
-def _beside_dense(run: Run, pattern: Pattern, problem: Problem, times: int) -> Row:
+def _beside_dense(run: Run, pattern: Pattern, problem: AttentionInputs, times: int) -> Row:
     dense = partial(F.scaled_dot_product_attention, is_causal=True)
     # The targets are stated at L = 16,384; dense attention has less to lose at a shorter length.
     target = None if run.quick else Target(f"at least {times} x as fast as dense", at_most=1 / times)
@@ -115,7 +115,7 @@ def _beside_dense(run: Run, pattern: Pattern, problem: Problem, times: int) -> R
     )
 
 
-def _memory(run: Run, name: str, function: Function, problem: Problem) -> Iterator[Row]:
+def _memory(run: Run, name: str, function: Function, problem: AttentionInputs) -> Iterator[Row]:
     """Beyond the output, beside |k|; and beside itself at half the length."""
     growth = _memory_growth(name, function, problem)
     assert growth.headway is not None
@@ -128,7 +128,7 @@ def _memory(run: Run, name: str, function: Function, problem: Problem) -> Iterat
     yield growth
 
 
-def _memory_growth(name: str, function: Function, problem: Problem) -> Row:
+def _memory_growth(name: str, function: Function, problem: AttentionInputs) -> Row:
     half = replace(problem, length=problem.length // 2)
     return counted(
         replace(_row(name, problem), model=f"{name}, {problem.direction}, growth of memory", unit="MiB"),
@@ -138,7 +138,7 @@ def _memory_growth(name: str, function: Function, problem: Problem) -> Row:
     )
 
 
-def _growth(run: Run, name: str, function: Function, equation: Equation, problem: Problem, pairs: int) -> Row:
+def _growth(run: Run, name: str, function: Function, equation: Equation, problem: AttentionInputs, pairs: int) -> Row:
     half = replace(problem, length=problem.length // 2)
 
     def check() -> None:

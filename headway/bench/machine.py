@@ -21,7 +21,7 @@ BYTES = 64 * 2**20  # of one array streamed, beyond most caches
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineLimits:
     """The limits, and how steady they were."""
 
     name: str
@@ -33,7 +33,7 @@ class Machine:
     def least_seconds(self, *, flops: int, bytes: int, precision: str) -> float:
         """The roofline: no kernel moving these bytes and multiplying these numbers is faster here.
 
-        >>> Machine("x", 1, {"float32": 1e9}, 1e8, Timing((1.0,))).least_seconds(
+        >>> MachineLimits("x", 1, {"float32": 1e9}, 1e8, Timing((1.0,))).least_seconds(
         ...     flops=3 * 10**9, bytes=2 * 10**8, precision="float32")
         3.0
         """
@@ -45,12 +45,12 @@ class Machine:
         return f"{self.name}, {self.threads} threads, {peaks}, {streamed}, torch {torch.__version__}"
 
 
-def measure(precisions: tuple[str, ...] = ("float32", "bfloat16")) -> Machine:
+def measure(precisions: tuple[str, ...] = ("float32", "bfloat16")) -> MachineLimits:
     """The limits of this machine with the threads torch uses now; two or three seconds."""
     peaks = {precision: peak(getattr(torch, precision)) for precision in precisions}
     # A narrower number can always be widened first, so no precision is slower than float32.
     peaks = {name: rate if name == "float64" else max(rate, peaks.get("float32", 0.0)) for name, rate in peaks.items()}
-    return Machine(processor(), torch.get_num_threads(), peaks, bandwidth(), reference())
+    return MachineLimits(processor(), torch.get_num_threads(), peaks, bandwidth(), reference())
 
 
 def peak(dtype: torch.dtype) -> float:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.bench.sizes import Size
+from headway.bench.sizes import GPTSize
 
 
 class PlainBlock(nn.Module):
@@ -27,7 +27,7 @@ class PlainBlock(nn.Module):
 
 
 class PlainGPT(nn.Module):
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: GPTSize) -> None:
         super().__init__()
         self.tokens = nn.Embedding(size.vocabulary, size.width)
         self.positions = nn.Embedding(size.length, size.width)
@@ -44,7 +44,7 @@ class PlainGPT(nn.Module):
 
 
 @torch.no_grad()
-def plain_gpt(model: Any, size: Size) -> PlainGPT:
+def plain_gpt(model: Any, size: GPTSize) -> PlainGPT:
     """The plain model with headway's own weights, so that its losses have to be headway's."""
     found = PlainGPT(size).to(model.tokens.weight.dtype)
     pairs: list[tuple[Any, Any]] = [(found.norm, model.stack.norm)]

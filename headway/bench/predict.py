@@ -16,7 +16,7 @@ from torch import Tensor
 from headway.bench.measure import Timing, compare
 from headway.bench.row import Row, Target, timed
 from headway.bench.run import Run
-from headway.bench.sizes import SIZES, Size
+from headway.bench.sizes import SIZES, GPTSize
 from headway.bench.training_steps import headway_step
 from headway.config import Frozen, LanguageConfig, Special
 from headway.config.base import sides
@@ -32,13 +32,13 @@ FACTOR = 1.3
 TARGET = Target(f"within {FACTOR} x", at_least=1 / FACTOR, at_most=FACTOR)
 SMALL = SIZES["characters"]
 WIDER = replace(SMALL, name="GPT of width 256", width=256, heads=8)
-GPT2 = Size("GPT-2 124M", 12, 768, 12, 50257, 1, 128)
+GPT2 = GPTSize("GPT-2 124M", 12, 768, 12, 50257, 1, 128)
 PRECISIONS = ("float32", "bfloat16")
 T5 = Setting(length=16, source=64)
 
 
 @dataclass(frozen=True)
-class Case:
+class PredictionCase:
     """A model, what is asked of it, and the call that does it."""
 
     name: str
@@ -63,7 +63,7 @@ def prefill(run: Run) -> Iterator[Row]:
         config = _language(size)
         model, tokens = build(config).eval(), _tokens(config.vocabulary, 1, length)
         call = partial(_read_all, model, tokens)
-        yield _row(run, Case(size.name, config, Setting(length=length).prefill(), "prefill", call))
+        yield _row(run, PredictionCase(size.name, config, Setting(length=length).prefill(), "prefill", call))
 
 
 def decode(run: Run) -> Iterator[Row]:
@@ -73,7 +73,7 @@ def decode(run: Run) -> Iterator[Row]:
             continue
         config = _language(size)
         call = _Decoder(build(config).eval(), _tokens(config.vocabulary, batch, past))
-        yield _row(run, Case(size.name, config, Setting(batch=batch).decode(past), "decode", call))
+        yield _row(run, PredictionCase(size.name, config, Setting(batch=batch).decode(past), "decode", call))
 
 
 def forward(run: Run) -> Iterator[Row]:
@@ -81,7 +81,7 @@ def forward(run: Run) -> Iterator[Row]:
     for name, setting in (("bert-base", Setting(length=128)), ("vit-b16", Setting()), ("t5-small", T5)):
         config = preset(name)
         if not (run.quick and name != "t5-small"):
-            yield _row(run, Case(name, config, setting, "forward", _whole(config, setting)))
+            yield _row(run, PredictionCase(name, config, setting, "forward", _whole(config, setting)))
 
 
 def step(run: Run) -> Iterator[Row]:
@@ -90,10 +90,10 @@ def step(run: Run) -> Iterator[Row]:
     for size in sizes:
         for dtype in PRECISIONS if size is SMALL else PRECISIONS[:1]:
             setting = Setting(batch=size.batch, length=size.length, training=True, dtype=dtype)
-            yield _row(run, Case(size.name, size.config, setting, "step", _training(size, dtype)))
+            yield _row(run, PredictionCase(size.name, size.config, setting, "step", _training(size, dtype)))
 
 
-def _row(run: Run, case: Case) -> Row:
+def _row(run: Run, case: PredictionCase) -> Row:
     dtype = case.setting.dtype
     row = Row("predict", f"{case.name}, {case.phase}", case.shape, dtype)
     expected = predict(lines(price_tree(case.config, case.setting)), _machine(), case.phase, dtype=dtype).seconds
@@ -111,7 +111,7 @@ def _machine() -> Machine:
     return machine or measure()
 
 
-def _language(size: Size) -> LanguageConfig:
+def _language(size: GPTSize) -> LanguageConfig:
     """The size's model with GPT-2's own length, so that there is room to decode."""
     return size.config.replace(length=1024, special=Special())
 
@@ -151,7 +151,7 @@ def _whole(config: Any, setting: Setting) -> Callable[[], Tensor]:
     return lambda: model.hidden_states(target)
 
 
-def _training(size: Size, dtype: str) -> Callable[[], object]:
+def _training(size: GPTSize, dtype: str) -> Callable[[], object]:
     text = _tokens(size.vocabulary, size.batch, size.length + 1)
     inputs = {"tokens": text[:, :-1].contiguous(), "targets": text[:, 1:].contiguous()}
     return partial(headway_step(build(size.config, dtype=getattr(torch, dtype))), inputs)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.bench import WORKS
 from headway.bench.agree import Disagreement, agree
-from headway.bench.machine import Machine, measure, reference, warnings
+from headway.bench.machine import MachineLimits, measure, reference, warnings
 from headway.bench.measure import compare, tensors
 from headway.bench.row import Row, Target, milliseconds, timed, unmeasured
 
@@ -19,7 +19,7 @@ Case = Callable[["Run"], Iterator[Any]]  # rows
 class Run:
     """What a case needs: the machine's limits, how large to go, and how many seconds to spend on a row."""
 
-    machine: Machine
+    machine: MachineLimits
     quick: bool = False
     seconds: float = 2.0
 
@@ -51,10 +51,10 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchResult:
     """Rows and warnings of a finished run."""
 
-    machine: Machine
+    machine: MachineLimits
     rows: list[Any]  # Row, or TargetRow
     warnings: list[str]
 
@@ -74,7 +74,9 @@ def chosen(cases: Mapping[str, Case], work: str, only: list[str] | None) -> dict
     return {name: case for name, case in cases.items() if not only or name in only}
 
 
-def run(cases: Mapping[str, Case], *, quick: bool = False, say: Callable[[str], None] = lambda line: None) -> Result:
+def run(
+    cases: Mapping[str, Case], *, quick: bool = False, say: Callable[[str], None] = lambda line: None
+) -> BenchResult:
     """Measures the machine, every case in turn, and the machine's steadiness once more at the end."""
     say("measuring the machine")
     machine = measure()
@@ -85,4 +87,4 @@ def run(cases: Mapping[str, Case], *, quick: bool = False, say: Callable[[str], 
         for row in case(session):
             rows.append(replace(row, machine=str(machine)))
             say(f"{name}: {row.summary()}")
-    return Result(machine, rows, warnings(machine.reference, reference()))
+    return BenchResult(machine, rows, warnings(machine.reference, reference()))

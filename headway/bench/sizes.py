@@ -7,7 +7,7 @@ from headway.presets.gpt2 import gpt2
 
 
 @dataclass(frozen=True)
-class Size:
+class GPTSize:
     """A model and a batch."""
 
     name: str
@@ -31,7 +31,7 @@ class Size:
 
 
 SIZES = {
-    "characters": Size("GPT on characters", 4, 128, 4, 65, 12, 64),
-    "subwords": Size("GPT on subwords", 6, 256, 8, 8192, 8, 128),
-    "medium": Size("GPT of 12 M", 6, 384, 6, 4096, 8, 256),
+    "characters": GPTSize("GPT on characters", 4, 128, 4, 65, 12, 64),
+    "subwords": GPTSize("GPT on subwords", 6, 256, 8, 8192, 8, 128),
+    "medium": GPTSize("GPT of 12 M", 6, 384, 6, 4096, 8, 256),
 }

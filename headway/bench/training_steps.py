@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from headway.bench.plain import plain_gpt
 from headway.bench.row import Row, Target, counted
 from headway.bench.run import Run
-from headway.bench.sizes import SIZES, Size
+from headway.bench.sizes import SIZES, GPTSize
 from headway.config.train import OptimConfig, TokenizerConfig
 from headway.data.builtin_data import python_reference
 from headway.data.loader import Loader, Order
@@ -44,7 +44,7 @@ OPTIM = OptimConfig()
 PEERS = ("plain PyTorch", "transformers", "x-transformers")
 
 
-def contender(name: str, size: Size, dtype: torch.dtype) -> Callable[[], Tensor]:
+def contender(name: str, size: GPTSize, dtype: torch.dtype) -> Callable[[], Tensor]:
     """A training step of one library, on the same tokens and, where it has such a model, the same weights."""
     text = torch.randint(0, size.vocabulary, (size.batch, size.length + 1), generator=torch.Generator().manual_seed(3))
     inputs = {"tokens": text[:, :-1].contiguous(), "targets": text[:, 1:].contiguous()}
@@ -107,7 +107,7 @@ def _transformers(model: Any, dtype: torch.dtype) -> Any:
         return AutoModelForCausalLM.from_pretrained(f"{place}/model", dtype=dtype, **options)
 
 
-def _x_transformers(size: Size, dtype: torch.dtype) -> Any:
+def _x_transformers(size: GPTSize, dtype: torch.dtype) -> Any:
     from x_transformers import Decoder, TransformerWrapper
 
     layers = Decoder(
@@ -132,7 +132,7 @@ def feeding(run: Run) -> Iterator[Row]:
         yield waiting(size, Path(place), steps=10 if run.quick else STEPS)
 
 
-def waiting(size: Size, place: Path, *, steps: int) -> Row:
+def waiting(size: GPTSize, place: Path, *, steps: int) -> Row:
     """One row: real steps on real text, after a few that warm up."""
     feed, vocabulary = feed_of(size, place)
     step = headway_step(build(replace(size, vocabulary=vocabulary).config))
@@ -147,7 +147,7 @@ def waiting(size: Size, place: Path, *, steps: int) -> Row:
     return counted(replace(row, note=making), 100 * feed.waited / passed, target=TARGET)
 
 
-def feed_of(size: Size, place: Path) -> tuple[Loader, int]:
+def feed_of(size: GPTSize, place: Path) -> tuple[Loader, int]:
     """Windows over the Python reference, in characters, and how many characters there are."""
     texts = [Document(where, fields["text"]) for where, fields in python_reference()]
     tokenizer = train_tokenizer((text.text for text in texts), TokenizerConfig(kind="character"), task="language")

@@ -13,7 +13,7 @@ Work = Literal["attention", "models", "train", "predict", "look"]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Size:
+class TargetInputs:
     """What targets of one's own read."""
 
     batch: int = 1
@@ -34,7 +34,7 @@ def bench(
     json: Annotated[bool, Parameter(negative="")] = False,
     plot: Path | None = None,
     threads: int | None = None,
-    size: Size = Size(),
+    size: TargetInputs = TargetInputs(),
 ) -> int:
     """Time headway beside its peers, in one run.
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from headway.bench import WORKS, run, show
-from headway.bench.machine import Machine
+from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
 from headway.bench.row import Row, Target
 from headway.cli import main
 from headway.cli.bench import Work
 
-MACHINE = Machine("toy processor", 1, {"float32": 1e9}, 1e9, Timing((1.0, 1.0)))
+MACHINE = MachineLimits("toy processor", 1, {"float32": 1e9}, 1e9, Timing((1.0, 1.0)))
 TARGET = Target("at most 9 x", at_most=9.0)
 
 

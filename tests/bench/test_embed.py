@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.bench import models
-from headway.bench.machine import Machine
+from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
 from headway.bench.row import Row
 from headway.bench.run import Run
@@ -15,7 +15,7 @@ from headway.models.sentence import SentenceEncoder
 from headway.presets.bert import bert
 from tests.fresh import fresh
 
-MACHINE = Machine("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
+MACHINE = MachineLimits("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
 RUN = Run(MACHINE, quick=True, seconds=0.0)
 
 

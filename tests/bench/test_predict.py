@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.bench import predict as work
-from headway.bench.machine import Machine
+from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.cost.compose import price_tree
@@ -18,7 +18,7 @@ from headway.presets.gpt2 import gpt2
 from tests.cost.toy_machine import toy_machine
 from tests.fresh import fresh
 
-RUN = Run(Machine("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0))), quick=True, seconds=0.0)
+RUN = Run(MachineLimits("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0))), quick=True, seconds=0.0)
 TINY = replace(work.SMALL, layers=2, width=20, heads=2, batch=2, length=11)
 
 
@@ -42,7 +42,7 @@ def test_every_case_of_a_language_model_gives_rows(case: str, monkeypatch: pytes
 
 def test_the_figure_is_the_prediction_and_the_ratio_predicted_over_measured() -> None:
     config, setting = gpt2(width=20, heads=2, layers=2, vocabulary=11, length=17), Setting(length=7).prefill()
-    row = work._row(RUN, work.Case("tiny", config, setting, "prefill", lambda: None))
+    row = work._row(RUN, work.PredictionCase("tiny", config, setting, "prefill", lambda: None))
     expected = predict(lines(price_tree(config, setting)), toy_machine(), "prefill").seconds
     assert row.headway == pytest.approx(1e3 * expected, rel=1e-12)
     assert (row.model, row.shape) == ("tiny, prefill", "batch 1 x 7")
@@ -60,7 +60,10 @@ def test_a_decoder_never_runs_out_of_room() -> None:
 def test_models_that_read_all_at_once() -> None:
     config = bert(width=20, heads=2, layers=2, hidden=24, vocabulary=1009, length=13)
     assert work._whole(config, Setting(length=5))().shape == (1, 5, 20)
-    assert work.Case("t5", config, Setting(length=5).decode(7), "decode", lambda: None).shape == "batch 1 x 1 after 7"
+    assert (
+        work.PredictionCase("t5", config, Setting(length=5).decode(7), "decode", lambda: None).shape
+        == "batch 1 x 1 after 7"
+    )
 
 
 def test_a_machine_that_was_measured_is_used_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from headway.bench.agree import Disagreement
-from headway.bench.machine import NOISY, Machine, warnings
+from headway.bench.machine import NOISY, MachineLimits, warnings
 from headway.bench.measure import Timing
 from headway.bench.row import Row, Target
 from headway.bench.run import Run
 
-MACHINE = Machine("toy processor", 1, {"float32": 1e9}, 1e8, Timing((1.0, 1.0)))
+MACHINE = MachineLimits("toy processor", 1, {"float32": 1e9}, 1e8, Timing((1.0, 1.0)))
 BLANK = Row("toy", "sum", "L5", "float32")
 QUICK = {"budget": 0.0, "longest": 60.0, "least": 2, "warmup": 0}
 

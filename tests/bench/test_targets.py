@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headway.bench import run, targets
-from headway.bench.machine import Machine
+from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.cli import main
@@ -14,7 +14,7 @@ from headway.hub import save
 from headway.models import build
 from headway.presets.gpt2 import gpt2
 
-MACHINE = Machine("toy processor", 1, {"float32": 1e9}, 1e9, Timing((1.0, 1.0)))
+MACHINE = MachineLimits("toy processor", 1, {"float32": 1e9}, 1e9, Timing((1.0, 1.0)))
 OWN = "tests.bench.own_models"
 QUICK = Run(MACHINE, quick=True, seconds=0.0)
 

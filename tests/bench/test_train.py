@@ -8,14 +8,14 @@ import torch
 
 from headway.bench import train
 from headway.bench.apart import Apart
-from headway.bench.machine import Machine
+from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
 from headway.bench.run import Run
 from headway.bench.sizes import SIZES
 from headway.bench.training_steps import PEERS, _x_transformers, contender, waiting
 from headway.models import count
 
-MACHINE = Machine("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
+MACHINE = MachineLimits("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
 RUN = Run(MACHINE, quick=True, seconds=0.0)
 TINY = replace(SIZES["characters"], layers=2, width=20, heads=2, batch=2, length=11)
 
