@@ -17,7 +17,7 @@ from headway.bench.attention_inputs import HEADS, MIB, AttentionInputs, Equation
 from headway.bench.attention_long import linear, local, patterns
 from headway.bench.measure import peak_memory
 from headway.bench.row import Row, Target, counted
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.ops.attention import attend
 from headway.ops.bias import Relative
 from headway.ops.mask import Mask, causal, padding
@@ -77,7 +77,7 @@ KINDS: dict[str, Callable[[AttentionInputs], Kind]] = {
 }
 
 
-def softmax(run: Run) -> Iterator[Row]:
+def softmax(run: Bench) -> Iterator[Row]:
     """The fast path beside torch's, wherever torch keeps its flash kernel."""
     directions = (("float32", False), ("float32", True), ("bfloat16", False), ("bfloat16", True))
     for precision, backward in directions[: 3 if run.quick else 4]:
@@ -86,7 +86,7 @@ def softmax(run: Run) -> Iterator[Row]:
                 yield _beside_sdpa(run, name, kind(AttentionInputs(length, precision=precision, backward=backward)))
 
 
-def _beside_sdpa(run: Run, name: str, kind: Kind) -> Row:
+def _beside_sdpa(run: Bench, name: str, kind: Kind) -> Row:
     problem = kind.problem
     row = run.race(
         Row("attention", f"softmax {name}, {problem.direction}", problem.shape, problem.precision),
@@ -103,7 +103,7 @@ def _beside_sdpa(run: Run, name: str, kind: Kind) -> Row:
     return row
 
 
-def padded(run: Run) -> Iterator[Row]:
+def padded(run: Bench) -> Iterator[Row]:
     """A quarter of the keys padded, on either side, beside causal attention alone."""
     lengths = (256, 1024) if run.quick else (256, 512, 1024, 2048, 4096)
     for backward in (False, True):
@@ -114,7 +114,7 @@ def padded(run: Run) -> Iterator[Row]:
                 yield _beside_causal(run, problem, mask, f"causal + padding on the {side}")
 
 
-def _beside_causal(run: Run, problem: AttentionInputs, mask: Mask, name: str) -> Row:
+def _beside_causal(run: Bench, problem: AttentionInputs, mask: Mask, name: str) -> Row:
     ours = problem.call(partial(attend, mask=mask))
     tabulated = problem.call(partial(F.scaled_dot_product_attention, attn_mask=mask.table(problem.length)))
     return run.race(
@@ -127,7 +127,7 @@ def _beside_causal(run: Run, problem: AttentionInputs, mask: Mask, name: str) ->
     )
 
 
-def modified(run: Run) -> Iterator[Row]:
+def modified(run: Bench) -> Iterator[Row]:
     """Scores and widths that no flash kernel serves: time beside the plain path, memory beside one L x M tensor."""
     length = 1024 if run.quick else 2048
     for backward in (False, True):
@@ -150,7 +150,7 @@ def attend_relative(q: Tensor, k: Tensor, v: Tensor, weight: Tensor) -> Tensor:
 
 
 def _beside_plain(
-    run: Run,
+    run: Bench,
     name: str,
     plain: AttentionInputs,
     problem: AttentionInputs,
@@ -179,7 +179,7 @@ def _beside_plain(
         )
 
 
-CASES: dict[str, Callable[[Run], Iterator[Row]]] = {
+CASES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "softmax": softmax,
     "local": local,
     "patterns": patterns,

@@ -16,7 +16,7 @@ from headway.bench.agree import agree
 from headway.bench.attention_inputs import MIB, WIDTH, AttentionInputs, Equation, Function
 from headway.bench.measure import peak_memory
 from headway.bench.row import Row, Target, counted
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.ops.attention import attend
 from headway.ops.mask import Mask, causal, dilated, global_tokens, selected, window
 
@@ -60,7 +60,7 @@ PATTERNS = (
 )
 
 
-def local(run: Run) -> Iterator[Row]:
+def local(run: Bench) -> Iterator[Row]:
     """The causal window: against dense, and against itself at half the length."""
     length = 2048 if run.quick else 16384
     for precision, backward, times in (("float32", False, 8), ("float32", True, 8), ("bfloat16", True, 6)):
@@ -71,7 +71,7 @@ def local(run: Run) -> Iterator[Row]:
         yield _growth(run, LOCAL.name, LOCAL, LOCAL.equation, problem, LOCAL.pairs(length))
 
 
-def patterns(run: Run) -> Iterator[Row]:
+def patterns(run: Bench) -> Iterator[Row]:
     """The windows that are not plain, there."""
     length = 2048 if run.quick else 16384
     for pattern in PATTERNS:
@@ -81,7 +81,7 @@ def patterns(run: Run) -> Iterator[Row]:
             yield from _memory(run, pattern.name, pattern, problem)
 
 
-def linear(run: Run) -> Iterator[Row]:
+def linear(run: Bench) -> Iterator[Row]:
     """Causal linear attention: each doubling of the length, in time and memory."""
     lengths = (2048, 4096, 8192) if run.quick else (8192, 16384, 32768)
     name, equation = "linear causal", Equation(mask=causal(), linear=True)
@@ -98,7 +98,7 @@ def _row(name: str, problem: AttentionInputs) -> Row:
     return Row("attention", f"{name}, {problem.direction}", problem.shape, problem.precision)
 
 
-def _beside_dense(run: Run, pattern: Pattern, problem: AttentionInputs, times: int) -> Row:
+def _beside_dense(run: Bench, pattern: Pattern, problem: AttentionInputs, times: int) -> Row:
     dense = partial(F.scaled_dot_product_attention, is_causal=True)
     # The targets are stated at L = 16,384; dense attention has less to lose at a shorter length.
     target = None if run.quick else Target(f"at least {times} x as fast as dense", at_most=1 / times)
@@ -115,7 +115,7 @@ def _beside_dense(run: Run, pattern: Pattern, problem: AttentionInputs, times: i
     )
 
 
-def _memory(run: Run, name: str, function: Function, problem: AttentionInputs) -> Iterator[Row]:
+def _memory(run: Bench, name: str, function: Function, problem: AttentionInputs) -> Iterator[Row]:
     """Beyond the output, beside |k|; and beside itself at half the length."""
     growth = _memory_growth(name, function, problem)
     assert growth.headway is not None
@@ -138,7 +138,7 @@ def _memory_growth(name: str, function: Function, problem: AttentionInputs) -> R
     )
 
 
-def _growth(run: Run, name: str, function: Function, equation: Equation, problem: AttentionInputs, pairs: int) -> Row:
+def _growth(run: Bench, name: str, function: Function, equation: Equation, problem: AttentionInputs, pairs: int) -> Row:
     half = replace(problem, length=problem.length // 2)
 
     def check() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from headway.bench.measure import peak_memory
 from headway.bench.models import pair
 from headway.bench.row import Row, Target, counted, unmeasured
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.config import LanguageConfig
 from headway.look.page import document
 from headway.look.reading import ModelInputs, read
@@ -39,7 +39,7 @@ SECONDS = Target("opens within 3 s", at_most=3000.0, ratio=False)
 PROMPT = Target("answers within 50 ms", at_most=50.0, ratio=False)
 
 
-def capture(run: Run) -> Iterator[Row]:
+def capture(run: Bench) -> Iterator[Row]:
     """The time and the memory of a pass that is watched."""
     length = LENGTH // 4 if run.quick else LENGTH
     row = Row("look", "GPT-2 124M, a pass watched", f"{length} tokens", "float32")
@@ -73,7 +73,7 @@ def watched(
     return out, seen, torch.stack([one.weights(ASKED, ASKED)[0, 0, 0] for one in seen])
 
 
-def browse(run: Run) -> Iterator[Row]:
+def browse(run: Bench) -> Iterator[Row]:
     """The page in a browser: from the address to the first picture, and from the pointer to the next one."""
     length = LENGTH // 4 if run.quick else LENGTH
     row = Row("look", "the page opens", f"{length} tokens x 144 heads", "16 bits")
@@ -166,4 +166,4 @@ class Visit:
         return [float(one) for one in self.tab.evaluate("window.times")]  # a whole number comes as an int
 
 
-CASES: dict[str, Callable[[Run], Iterator[Row]]] = {"capture": capture, "page": browse}
+CASES: dict[str, Callable[[Bench], Iterator[Row]]] = {"capture": capture, "page": browse}

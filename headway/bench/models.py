@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from headway.bench.row import Row, Target, unmeasured
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.config import LanguageConfig, Special
 from headway.config.masked import MaskedConfig
 from headway.decoding import Request, generate
@@ -41,7 +41,7 @@ BATCHES = (32, 8)  # texts that sentence-transformers pads together: its default
 EMBED_SECONDS = 40.0  # seconds for a row: one call takes some of them
 
 
-def decode(run: Run) -> Iterator[Row]:
+def decode(run: Bench) -> Iterator[Row]:
     """New tokens per second, one stream and eight."""
     new = NEW // 4 if run.quick else NEW
     for streams, factor in STREAMS.items():
@@ -49,14 +49,14 @@ def decode(run: Run) -> Iterator[Row]:
         yield _beside(run, row, partial(_decoding, streams=streams, new=new), factor, tokens=streams * new)
 
 
-def prefill(run: Run) -> Iterator[Row]:
+def prefill(run: Bench) -> Iterator[Row]:
     """A prompt through the model, up to the logits of what follows."""
     length = READ // 4 if run.quick else READ
     row = Row("models", "GPT-2 124M, prefill", f"{length} tokens", "float32", unit="tokens/s")
     yield _beside(run, row, partial(_reading, length=length), 1.1, tokens=length)
 
 
-def _beside(run: Run, row: Row, contenders: Callable[[Any, Any], dict], factor: float, *, tokens: int) -> Row:
+def _beside(run: Bench, row: Row, contenders: Callable[[Any, Any], dict], factor: float, *, tokens: int) -> Row:
     target = Target(f"at least {factor} x {PEER}", at_least=factor)
     if find_spec("transformers") is None:
         return unmeasured(row, 'transformers is not installed: pip install "headway[hf]"', target=target)
@@ -111,7 +111,7 @@ def pair(**options: Any) -> Iterator[tuple[Any, Any]]:
         yield model, AutoModelForCausalLM.from_pretrained(f"{place}/model", **options).eval()
 
 
-def embed(run: Run) -> Iterator[Row]:
+def embed(run: Bench) -> Iterator[Row]:
     """Vectors of real sentences, in each precision that both sides offer."""
     for precision, count in COUNTS.items():
         texts = sentences(count // 4 if run.quick else count)
@@ -124,7 +124,7 @@ def embed(run: Run) -> Iterator[Row]:
             yield _embed_beside(run, row, texts, batch)
 
 
-def _embed_beside(run: Run, row: Row, texts: Sequence[str], batch: int) -> Row:
+def _embed_beside(run: Bench, row: Row, texts: Sequence[str], batch: int) -> Row:
     """One row: the same texts through both libraries. The target is for what sentence-transformers does by default."""
     default, precision = batch == BATCHES[0], row.precision
     directory = model_directory()
@@ -190,4 +190,4 @@ def flops(config: MaskedConfig, lengths: Sequence[int]) -> int:
     return 2 * config.stack.layers * (sum(lengths) * token + pairs * pair)
 
 
-CASES: dict[str, Callable[[Run], Iterator[Row]]] = {"decode": decode, "prefill": prefill, "embed": embed}
+CASES: dict[str, Callable[[Bench], Iterator[Row]]] = {"decode": decode, "prefill": prefill, "embed": embed}

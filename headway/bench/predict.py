@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headway.bench.measure import Timing, compare
 from headway.bench.row import Row, Target, timed
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.bench.sizes import SIZES, GPTSize
 from headway.bench.training_steps import headway_step
 from headway.config import Frozen, LanguageConfig, Special
@@ -57,7 +57,7 @@ class PredictionCase:
         return f"batch {setting.batch} x {setting.length}{held}{source}"
 
 
-def prefill(run: Run) -> Iterator[Row]:
+def prefill(run: Bench) -> Iterator[Row]:
     """A prompt through a language model, up to the logits of what follows."""
     for size, length in ((SMALL, 64), (GPT2, 128), *(() if run.quick else ((GPT2, 512),))):
         config = _language(size)
@@ -66,7 +66,7 @@ def prefill(run: Run) -> Iterator[Row]:
         yield _row(run, PredictionCase(size.name, config, Setting(length=length).prefill(), "prefill", call))
 
 
-def decode(run: Run) -> Iterator[Row]:
+def decode(run: Bench) -> Iterator[Row]:
     """One more token, after some that the cache holds."""
     for size, past, batch in ((SMALL, 32, 1), (WIDER, 32, 1), (GPT2, 32, 1), (GPT2, 512, 1), (GPT2, 32, 8)):
         if run.quick and size is GPT2 and (past, batch) != (32, 1):
@@ -76,7 +76,7 @@ def decode(run: Run) -> Iterator[Row]:
         yield _row(run, PredictionCase(size.name, config, Setting(batch=batch).decode(past), "decode", call))
 
 
-def forward(run: Run) -> Iterator[Row]:
+def forward(run: Bench) -> Iterator[Row]:
     """Models that read all at once: BERT, ViT, T5."""
     for name, setting in (("bert-base", Setting(length=128)), ("vit-b16", Setting()), ("t5-small", T5)):
         config = preset(name)
@@ -84,7 +84,7 @@ def forward(run: Run) -> Iterator[Row]:
             yield _row(run, PredictionCase(name, config, setting, "forward", _whole(config, setting)))
 
 
-def step(run: Run) -> Iterator[Row]:
+def step(run: Bench) -> Iterator[Row]:
     """A training step: forward, loss, backward, clipping, AdamW; without dropout."""
     sizes = (SMALL, WIDER, *(() if run.quick else (SIZES["subwords"], GPT2)))
     for size in sizes:
@@ -93,7 +93,7 @@ def step(run: Run) -> Iterator[Row]:
             yield _row(run, PredictionCase(size.name, size.config, setting, "step", _training(size, dtype)))
 
 
-def _row(run: Run, case: PredictionCase) -> Row:
+def _row(run: Bench, case: PredictionCase) -> Row:
     dtype = case.setting.dtype
     row = Row("predict", f"{case.name}, {case.phase}", case.shape, dtype)
     expected = predict(lines(price_tree(case.config, case.setting)), _machine(), case.phase, dtype=dtype).seconds
@@ -157,7 +157,7 @@ def _training(size: GPTSize, dtype: str) -> Callable[[], object]:
     return partial(headway_step(build(size.config, dtype=getattr(torch, dtype))), inputs)
 
 
-CASES: dict[str, Callable[[Run], Iterator[Row]]] = {
+CASES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "prefill": prefill,
     "decode": decode,
     "forward": forward,

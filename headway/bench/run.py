@@ -12,11 +12,11 @@ from headway.bench.machine import MachineLimits, measure, reference, warnings
 from headway.bench.measure import compare, tensors
 from headway.bench.row import Row, Target, milliseconds, timed, unmeasured
 
-Case = Callable[["Run"], Iterator[Any]]  # rows
+Case = Callable[["Bench"], Iterator[Any]]  # rows
 
 
 @dataclass(frozen=True)
-class Run:
+class Bench:
     """What a case needs: the machine's limits, how large to go, and how many seconds to spend on a row."""
 
     machine: MachineLimits
@@ -81,7 +81,7 @@ def run(
     say("measuring the machine")
     machine = measure()
     say(str(machine))
-    session = Run(machine, quick=quick, seconds=0.2 if quick else 1.5)
+    session = Bench(machine, quick=quick, seconds=0.2 if quick else 1.5)
     rows = []
     for name, case in cases.items():
         for row in case(session):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.bench.measure import Timing, compare, peak_memory, tensors
-from headway.bench.run import Case, Run
+from headway.bench.run import Bench, Case
 from headway.cost.trace.inputs import inputs_for
 from headway.hub.load import load
 from headway.models import parameters
@@ -235,7 +235,7 @@ def cases(found: Sequence[Subject]) -> dict[str, Case]:
     return {phase: partial(_time, found, phase) for phase in PHASES}
 
 
-def _time(found: Sequence[Subject], phase: str, run: Run) -> Iterator[TargetRow]:
+def _time(found: Sequence[Subject], phase: str, run: Bench) -> Iterator[TargetRow]:
     """The rows of one phase; a target that has no such phase gives none."""
     calls = {one.name: call for one in found if (call := PHASES[phase](one)) is not None}
     problems = {name: _problem(call) for name, call in calls.items()}

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from headway.bench.agree import Disagreement, agree
-from headway.bench.apart import Apart
+from headway.bench.contender_process import ContenderProcess
 from headway.bench.row import Row, Target, unmeasured
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.bench.sizes import SIZES
 from headway.bench.training_steps import PEERS, contender, feeding
 from headway.models import count
@@ -27,27 +27,27 @@ FACTORS = {"float32": {"characters": 1.05, "subwords": 1.1, "medium": 1.1}, "bfl
 TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}  # of losses, over the first steps
 
 
-def characters(run: Run) -> Iterator[Row]:
+def characters(run: Bench) -> Iterator[Row]:
     """The GPT that trains on a laptop in minutes: small products, where what a library adds to them shows."""
     yield from _both(run, "characters")
 
 
-def subwords(run: Run) -> Iterator[Row]:
+def subwords(run: Bench) -> Iterator[Row]:
     """A larger one, whose head is a good part of the work."""
     yield from _both(run, "subwords")
 
 
-def medium(run: Run) -> Iterator[Row]:
+def medium(run: Bench) -> Iterator[Row]:
     """One whose products are large enough for the processor's units: what is left is memory."""
     yield from _both(run, "medium")
 
 
-def _both(run: Run, name: str) -> Iterator[Row]:
+def _both(run: Bench, name: str) -> Iterator[Row]:
     for precision in FACTORS:
         yield beside(run, name, precision)
 
 
-def beside(run: Run, name: str, precision: str, *, apart: bool = True) -> Row:
+def beside(run: Bench, name: str, precision: str, *, apart: bool = True) -> Row:
     """One row: the same steps by each library, each in a process of its own."""
     size = SIZES[name]
     row = Row("train", f"{size.name}, training step", size.shape, precision, unit="tokens/s")
@@ -58,7 +58,7 @@ def beside(run: Run, name: str, precision: str, *, apart: bool = True) -> Row:
         return unmeasured(row, f"{' and '.join(lacking)} not installed", target=target)
     dtype = getattr(torch, precision)
     tokens = size.batch * size.length
-    make = partial(Apart, contender) if apart else contender
+    make = partial(ContenderProcess, contender) if apart else contender
     steps: dict[str, Any] = {one: make(one, size, dtype) for one in (*PEERS, "headway")}
     try:
         return run.race(
@@ -86,7 +86,7 @@ def _same(steps: Mapping[str, Callable[[], Tensor]], tolerance: float) -> None:
             raise Disagreement(f"{name} does not learn: its losses are {found.tolist()}")
 
 
-CASES: dict[str, Callable[[Run], Iterator[Row]]] = {
+CASES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "characters": characters,
     "subwords": subwords,
     "medium": medium,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from headway.bench.plain import plain_gpt
 from headway.bench.row import Row, Target, counted
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.bench.sizes import SIZES, GPTSize
 from headway.config.train import OptimConfig, TokenizerConfig
 from headway.data.builtin_data import python_reference
@@ -125,7 +125,7 @@ TARGET = Target("the cores idle below 2 % of the time", at_most=2.0, ratio=False
 STEPS = 100
 
 
-def feeding(run: Run) -> Iterator[Row]:
+def feeding(run: Bench) -> Iterator[Row]:
     """The share of the time that training waits for its next batch."""
     size = SIZES["characters"]
     with TemporaryDirectory() as place:

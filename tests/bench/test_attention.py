@@ -11,13 +11,13 @@ from headway.bench.agree import Disagreement
 from headway.bench.attention_inputs import AttentionInputs, Equation
 from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.ops.attention import attend
 from headway.ops.bias import Relative
 from headway.ops.mask import causal, padding, window
 
 MACHINE = MachineLimits("toy", 1, {"float32": 1e9, "bfloat16": 1e9}, 1e9, Timing((1.0, 1.0)))
-RUN = Run(MACHINE, quick=True, seconds=0.0)
+RUN = Bench(MACHINE, quick=True, seconds=0.0)
 
 
 def test_a_prefix_of_the_inputs_does_not_depend_on_the_length():
@@ -120,7 +120,7 @@ def test_every_pattern_is_the_equation_of_its_mask(pattern):
 
 
 def test_a_full_run_has_a_target_for_a_pattern():
-    row = attention_long._beside_dense(Run(MACHINE, seconds=0.0), attention_long.LOCAL, AttentionInputs(1031), 4)
+    row = attention_long._beside_dense(Bench(MACHINE, seconds=0.0), attention_long.LOCAL, AttentionInputs(1031), 4)
     assert row.target is not None
 
 

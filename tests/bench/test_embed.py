@@ -10,13 +10,13 @@ from headway.bench import models
 from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
 from headway.bench.row import Row
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.models.sentence import SentenceEncoder
 from headway.presets.bert import bert
 from tests.fresh import fresh
 
 MACHINE = MachineLimits("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
-RUN = Run(MACHINE, quick=True, seconds=0.0)
+RUN = Bench(MACHINE, quick=True, seconds=0.0)
 
 
 def test_sentences_are_real_and_of_mixed_length() -> None:
@@ -75,7 +75,7 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_race_may_count_in_another_unit() -> None:
     blank = replace(Row("toy", "sum", "L5", "float32"), unit="texts/s")
-    row = Run(MACHINE).race(
+    row = Bench(MACHINE).race(
         blank, {"headway": lambda: torch.ones(3)}, figure=lambda seconds: 7 / seconds, flops=10**12,
         budget=0.0, longest=9.0, least=2, warmup=0,
     )  # fmt: skip

@@ -9,10 +9,10 @@ from headway.bench import models
 from headway.bench.look import missing
 from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.presets.gpt2 import gpt2
 
-RUN = Run(MachineLimits("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0))), quick=True, seconds=0.0)
+RUN = Bench(MachineLimits("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0))), quick=True, seconds=0.0)
 
 
 @pytest.fixture(autouse=True)

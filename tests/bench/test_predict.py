@@ -8,7 +8,7 @@ import pytest
 from headway.bench import predict as work
 from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.cost.compose import price_tree
 from headway.cost.op_tree import lines
 from headway.cost.setting import Setting
@@ -18,7 +18,7 @@ from headway.presets.gpt2 import gpt2
 from tests.cost.toy_machine import toy_machine
 from tests.fresh import fresh
 
-RUN = Run(MachineLimits("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0))), quick=True, seconds=0.0)
+RUN = Bench(MachineLimits("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0))), quick=True, seconds=0.0)
 TINY = replace(work.SMALL, layers=2, width=20, heads=2, batch=2, length=11)
 
 

@@ -7,7 +7,7 @@ from headway.bench.agree import Disagreement
 from headway.bench.machine import NOISY, MachineLimits, warnings
 from headway.bench.measure import Timing
 from headway.bench.row import Row, Target
-from headway.bench.run import Run
+from headway.bench.run import Bench
 
 MACHINE = MachineLimits("toy processor", 1, {"float32": 1e9}, 1e8, Timing((1.0, 1.0)))
 BLANK = Row("toy", "sum", "L5", "float32")
@@ -25,7 +25,7 @@ def test_wrong_contenders_are_not_timed_and_the_row_says_so():
         calls.append(1)
         return torch.zeros(3)
 
-    row = Run(MACHINE).race(
+    row = Bench(MACHINE).race(
         BLANK, {"torch": lambda: torch.ones(3), "headway": wrong}, target=Target("at most 1 x", 1.0)
     )
     assert len(calls) == 1  # for the comparison, never for the clock
@@ -40,21 +40,21 @@ def test_a_check_that_fails_keeps_the_clock_still(problem):
     def check():
         raise problem
 
-    row = Run(MACHINE).race(BLANK, {"headway": never}, check=check)
+    row = Bench(MACHINE).race(BLANK, {"headway": never}, check=check)
     assert row.headway is None
     assert type(problem).__name__ in row.note
 
 
 def test_a_given_check_replaces_the_comparison():
     contenders = {"torch": lambda: torch.ones(3), "headway": lambda: torch.zeros(3)}
-    row = Run(MACHINE).race(BLANK, contenders, check=lambda: None, **QUICK)
+    row = Bench(MACHINE).race(BLANK, contenders, check=lambda: None, **QUICK)
     assert row.headway is not None
     assert row.best_peer == "torch"
 
 
 def test_the_limit_is_the_larger_of_work_and_traffic():
     contenders = {"headway": lambda: torch.ones(3)}
-    race = Run(MACHINE).race
+    race = Bench(MACHINE).race
     assert race(BLANK, contenders, flops=3 * 10**6, bytes=10**5, **QUICK).limit == pytest.approx(3.0)  # ms: 3e6 / 1e9
     assert race(BLANK, contenders, flops=3 * 10**6, bytes=7 * 10**5, **QUICK).limit == pytest.approx(
         7.0

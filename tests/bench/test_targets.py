@@ -8,7 +8,7 @@ import torch
 from headway.bench import run, targets
 from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.cli import main
 from headway.hub import save
 from headway.models import build
@@ -16,7 +16,7 @@ from headway.presets.gpt2 import gpt2
 
 MACHINE = MachineLimits("toy processor", 1, {"float32": 1e9}, 1e9, Timing((1.0, 1.0)))
 OWN = "tests.bench.own_models"
-QUICK = Run(MACHINE, quick=True, seconds=0.0)
+QUICK = Bench(MACHINE, quick=True, seconds=0.0)
 
 
 @pytest.fixture(autouse=True)

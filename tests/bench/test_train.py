@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from headway.bench import train
-from headway.bench.apart import Apart
+from headway.bench.contender_process import ContenderProcess
 from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
-from headway.bench.run import Run
+from headway.bench.run import Bench
 from headway.bench.sizes import SIZES
 from headway.bench.training_steps import PEERS, _x_transformers, contender, waiting
 from headway.models import count
 
 MACHINE = MachineLimits("toy", 1, {"float32": 1e12, "bfloat16": 1e12}, 1e12, Timing((1.0, 1.0)))
-RUN = Run(MACHINE, quick=True, seconds=0.0)
+RUN = Bench(MACHINE, quick=True, seconds=0.0)
 TINY = replace(SIZES["characters"], layers=2, width=20, heads=2, batch=2, length=11)
 
 
@@ -51,8 +51,8 @@ def test_waiting_for_data_is_a_share_of_the_time(tmp_path: Path) -> None:
 
 
 def test_a_contender_in_a_process_of_its_own() -> None:
-    here, there = contender("headway", TINY, torch.float32), Apart(contender, "headway", TINY, torch.float32)
+    here, there = contender("headway", TINY, torch.float32), ContenderProcess(contender, "headway", TINY, torch.float32)
     assert [float(there()) for _ in range(3)] == pytest.approx([float(here()) for _ in range(3)], rel=1e-6)
     there.close()
     with pytest.raises(RuntimeError, match="AttributeError"):
-        Apart(contender, "headway", None, torch.float32)
+        ContenderProcess(contender, "headway", None, torch.float32)

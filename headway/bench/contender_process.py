@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 
-class Apart:
+class ContenderProcess:
     """`make(*arguments)` gives a call, in another process; each call here is one there, and its number comes back."""
 
     def __init__(self, make: Callable[..., Callable[[], Any]], *arguments: Any) -> None:
