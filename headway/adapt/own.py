@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from headway.adapt.adapter import Adapter, Reading, Step
 from headway.config import StackConfig
 from headway.config.base import sides
-from headway.models import KINDS, make
+from headway.models import make
 from headway.ops.attention import record_of
 from headway.ops.mask import Mask, segments
 from headway.ops.mask.base import And, Not, Or
@@ -19,7 +19,7 @@ def own(module: nn.Module) -> Adapter | None:
     """The adapter of one of our models; None of anything else."""
     config = getattr(module, "config", None)
     kind = config.kind_or_name() if hasattr(config, "kind_or_name") else None  # type: ignore[union-attr]
-    if config is None or kind not in KINDS or not type(module).__module__.startswith("headway."):
+    if config is None or kind not in MAKERS or not type(module).__module__.startswith("headway."):
         return None
     return MAKERS[kind](config)
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.config.kinds import kinds_where
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.reader import padded
@@ -19,7 +20,7 @@ from headway.hub.load import Loaded, called, with_tokenizer
 from headway.nn.modes import evaluating
 
 WINDOW = 4096  # inputs; a file may be longer than memory
-PICTURES = ("vision", "davit")  # kinds of models that look at pictures
+PICTURES = kinds_where(lambda config: config.reads == "images")  # kinds of models that look at pictures
 
 
 @dataclass(frozen=True)

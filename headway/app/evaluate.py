@@ -13,22 +13,10 @@ from headway.hub.load import Loaded
 
 WIDEST = 20  # classes of a confusion matrix that is printed; JSON has all of it
 
-# Kind of a model -> tasks that it can be measured on; the first that it has a head for is the default.
-TASKS = {
-    "language": ("language",),
-    "masked": ("classify", "masked", "inference"),
-    "seq2seq": ("seq2seq",),
-    "recurrent": ("seq2seq",),
-    "vision": ("images",),
-    "davit": ("images",),
-    "sentence": ("embed",),
-    "vectors": (),  # neither words nor classes
-}
-
 
 def task_of(config: Any, task: str | None, path: Path) -> str:
     """The task to measure: `task` where the model can do it, else the first that it has a head for."""
-    able = [one for one in TASKS[config.kind] if _has_head(config, one)]
+    able = [one for one in config.measures if _has_head(config, one)]
     if not able:
         raise ValueError(f"{path} holds a {config.kind} model without a head: there is nothing to measure")
     if task is not None and task not in able:

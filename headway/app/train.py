@@ -10,18 +10,13 @@ from headway.app.run import Run, read_run
 from headway.app.settings import free_place, merged, resolve, saved
 from headway.app.training_run import run
 from headway.config import Frozen
-from headway.config.kinds import CONFIGS
+from headway.config.base import ModelConfig
+from headway.config.kinds import CONFIGS, kinds_where
 from headway.config.train import DataConfig, ModelChoice, TrainConfig
 from headway.data.tokenizer import Tokenizer
 from headway.hub.target import Directory, Preset
 from headway.hub.target import resolve as resolve_target
 from headway.models.model import Model
-
-# The task that a kind of model is trained on where nobody says.
-TASKS = {
-    "language": "language", "masked": "masked", "sentence": "embed", "seq2seq": "seq2seq", "recurrent": "seq2seq",
-    "vision": "images", "davit": "images",
-}  # fmt: skip
 
 
 def train(
@@ -104,9 +99,11 @@ def _model(given: Any) -> tuple[dict[str, Any], Model | None]:
 def _usual(config: Any, *, sizes: bool = True) -> dict[str, Any]:
     """What follows from a model where nobody says otherwise: the task, the length and the tokens to learn."""
     kind = config.kind_or_name()
-    task = "classify" if kind == "masked" and config.classes else TASKS.get(kind)
+    tasks = config.tasks if isinstance(config, ModelConfig) else ()
+    task = "classify" if kind == "masked" and config.classes else next(iter(tasks), None)
     if task is None:
-        raise ValueError(f"a {kind} model is trained by no task; there are {', '.join(TASKS)}")
+        known = ", ".join(kinds_where(lambda one: bool(one.tasks)))
+        raise ValueError(f"a {kind} model is trained by no task; there are {known}")
     found: dict[str, Any] = {"task": task}
     if sizes and isinstance(length := getattr(config, "length", None), int):
         found["length"] = length

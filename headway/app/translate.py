@@ -7,6 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
+from headway.config.kinds import kinds_where
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
 from headway.decoding import Broken, Request, Result, beam, generate
@@ -14,7 +15,7 @@ from headway.hub.load import Loaded, called, with_tokenizer
 from headway.nn.modes import evaluating
 
 WINDOW = 1024  # lines; a file may be longer than memory
-KINDS = ("seq2seq", "recurrent")
+KINDS = kinds_where(lambda config: config.reads == "source")
 EMPTY = Result((), "", "end")  # of a line without words, which no model needs to see
 
 

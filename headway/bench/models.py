@@ -21,7 +21,7 @@ from torch import Tensor
 from headway.bench.row import Row, Target, unmeasured
 from headway.bench.run import Bench
 from headway.config import LanguageConfig, Special
-from headway.config.masked import MaskedConfig
+from headway.config.text import MaskedConfig
 from headway.decoding import Request, generate
 from headway.hub import save
 from headway.hub.load import load

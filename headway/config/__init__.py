@@ -1,8 +1,6 @@
 """Configurations: frozen models without torch, read from JSON, written to JSON, refused when they cannot be."""
 
 from headway.config.base import Extent, Frozen, Pair, Size, explain, nearest, sides
-from headway.config.images import Images
-from headway.config.language import LanguageConfig, Special
 from headway.config.layers import (
     Alibi,
     AttentionConfig,
@@ -16,15 +14,12 @@ from headway.config.layers import (
     Rotary,
     Scaling,
     StackConfig,
+    VectorsConfig,
     YarnScaling,
 )
-from headway.config.masked import MaskedConfig
-from headway.config.recurrent import RecurrentConfig
-from headway.config.sentence import SentenceConfig
-from headway.config.seq2seq import Seq2SeqConfig
 from headway.config.spec import SPECS, Additive, Channel, Linear, Local, Softmax, Spatial, Spec, read_spec
-from headway.config.vectors import VectorsConfig
-from headway.config.vision import DaViTConfig, VisionConfig
+from headway.config.text import LanguageConfig, MaskedConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig, Special
+from headway.config.vision import DaViTConfig, Images, VisionConfig
 
 __all__ = [
     "Extent",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -75,6 +75,21 @@ class Frozen(BaseModel):
     def model_copy(self: F, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> F:
         """pydantic's own checks nothing: an update goes by way of `replace`."""
         return self.replace(**update) if update else super().model_copy(deep=deep)  # type: ignore[return-value]
+
+
+class ModelConfig(Frozen):
+    """The configuration of a whole model, and what the rest of the package asks of its kind.
+
+    `module` is the class that it configures, imported when a model is made. `reads` says what goes in ("source": a
+    source, and a target that follows from it), `writes` whether it produces text, token by token; `tasks` are those
+    that it can be trained for, the first where nobody says, and `measures` those that it can be evaluated on.
+    """
+
+    module: ClassVar[str]
+    reads: ClassVar[Literal["tokens", "source", "images", "vectors"]] = "tokens"
+    writes: ClassVar[bool] = False
+    tasks: ClassVar[tuple[str, ...]] = ()
+    measures: ClassVar[tuple[str, ...]] = ()
 
 
 def option_names(model: type[BaseModel]) -> list[str]:

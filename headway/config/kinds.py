@@ -6,25 +6,25 @@ ValueError: there is no model of kind 'sentense' (did you mean sentence?); there
 """  # noqa: E501 a doctest's line is as long as the sentence
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from headway.config.base import Frozen, explain, nearest, option_names
+from headway.config.base import Frozen, ModelConfig, explain, nearest, option_names
 
 # Kind of configuration -> its class.
 CONFIGS = {
-    "language": "headway.config.language:LanguageConfig",
-    "masked": "headway.config.masked:MaskedConfig",
-    "sentence": "headway.config.sentence:SentenceConfig",
-    "seq2seq": "headway.config.seq2seq:Seq2SeqConfig",
+    "language": "headway.config.text:LanguageConfig",
+    "masked": "headway.config.text:MaskedConfig",
+    "sentence": "headway.config.text:SentenceConfig",
+    "seq2seq": "headway.config.text:Seq2SeqConfig",
     "vision": "headway.config.vision:VisionConfig",
     "davit": "headway.config.vision:DaViTConfig",
-    "recurrent": "headway.config.recurrent:RecurrentConfig",
-    "vectors": "headway.config.vectors:VectorsConfig",
+    "recurrent": "headway.config.text:RecurrentConfig",
+    "vectors": "headway.config.layers:VectorsConfig",
 }
 
 
@@ -36,12 +36,26 @@ def read_model(given: str | Mapping[str, Any]) -> Frozen:
     if kind not in CONFIGS:
         known = ", ".join(CONFIGS)
         raise ValueError(f"there is no model of kind {kind!r}{nearest(str(kind), CONFIGS)}; there are {known}")
-    module, _, name = CONFIGS[str(kind)].partition(":")
-    found = getattr(import_module(module), name)
+    found = config_class(str(kind))
     try:
         return TypeAdapter(found).validate_python(dict(said))
     except ValidationError as error:
         raise ValueError(explain(error, str(kind), option_names(found))) from None
+
+
+def config_class(kind: str) -> type[ModelConfig]:
+    """The class of a kind; its facts are read from it."""
+    module, _, name = CONFIGS[kind].partition(":")
+    return getattr(import_module(module), name)
+
+
+def kinds_where(test: Callable[[type[ModelConfig]], bool]) -> tuple[str, ...]:
+    """The kinds of models of which something is true.
+
+    >>> kinds_where(lambda config: config.writes)
+    ('language', 'seq2seq', 'recurrent')
+    """
+    return tuple(kind for kind in CONFIGS if test(config_class(kind)))
 
 
 def _parsed(text: str) -> Mapping[str, Any]:

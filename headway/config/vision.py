@@ -2,15 +2,39 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headway.config.base import Extent, Frozen, Pair, Size, sides
-from headway.config.images import Images
+from headway.config.base import Extent, Frozen, ModelConfig, Pair, Size, sides
 from headway.config.layers import AttentionConfig, StackConfig
 from headway.config.spec import read_spec
 
 Count = Annotated[int, Field(ge=0, strict=True)]
 VisionPositions = Literal["learned", "learned_grid", "sinusoidal_grid", "none"]
+
+
+Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
+
+
+class Images(Frozen):
+    """A picture is resized, its middle is cut out, and each pixel becomes (pixel · scale - mean) / std.
+
+    `resize` is rows and columns, one number for the shorter side, or None for the size that the model reads. `mean` and
+    `std` are one number, or one a channel.
+    """
+
+    resize: Extent | None = None
+    crop: Pair | None = None
+    resample: Resample = "bilinear"
+    scale: float = 1 / 255
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
+
+    @field_validator("std")
+    @classmethod
+    def _divides(cls, std: tuple[float, ...]) -> tuple[float, ...]:
+        if 0 in std:
+            raise ValueError(f"pixels are divided by std, and one of {std} is 0")
+        return std
 
 
 def _resized(config: "VisionConfig | DaViTConfig", image: Extent) -> dict[str, Any]:
@@ -24,7 +48,7 @@ def _named(classes: int, labels: tuple[str, ...]) -> None:
         raise ValueError(f"{classes} classes have {classes} labels, not {len(labels)}")
 
 
-class VisionConfig(Frozen):
+class VisionConfig(ModelConfig):
     """Patches of P x P pixels as tokens, a stack that looks at all of them, a vector for the image, classes.
 
     `positions` are a learned vector for every token, or of the patches alone a learned one for each row and column,
@@ -33,6 +57,11 @@ class VisionConfig(Frozen):
     `teacher` a second classifier on it; the logits are then the mean of both. The attention of the stack is free: on
     the grid of patches it may be local or in windows. `family` names the layout the model is saved in.
     """
+
+    module = "headway.models.vit:Vision"
+    reads = "images"
+    tasks = ("images",)
+    measures = ("images",)
 
     kind: Literal["vision"] = "vision"
     family: str = "headway"
@@ -99,7 +128,7 @@ class VisionConfig(Frozen):
                 raise ValueError(f"the patches stand on a grid of {self.grid}, and the rotation is for {rotary.grid}")
 
 
-class DaViTConfig(Frozen):
+class DaViTConfig(ModelConfig):
     """Stages of dual blocks, attention in windows and then between channels, on a grid that halves from stage to stage.
 
     Each tuple has one entry per stage. The first grid has a position for every `stride` pixels, which sees `stem` x
@@ -112,6 +141,11 @@ class DaViTConfig(Frozen):
     >>> DaViTConfig(depths=(1, 1), widths=(4, 8), heads=(2, 2), image=8, stem=3, stride=1).grids
     ((8, 8), (4, 4))
     """
+
+    module = "headway.models.davit:DaViT"
+    reads = "images"
+    tasks = ("images",)
+    measures = ("images",)
 
     kind: Literal["davit"] = "davit"
     family: str = "headway"

@@ -18,13 +18,14 @@ from headway.config import (
     VisionConfig,
     nearest,
 )
+from headway.config.kinds import kinds_where
 from headway.cost.setting import BYTES, Setting
 from headway.ops.mask import Mask
 
 # Tokens of a text where neither the user nor the model says how many.
 UNLIMITED, RECURRENT = 512, 128
 # Kinds of model that write one token after the other.
-WRITERS = ("language", "seq2seq", "recurrent")
+WRITERS = kinds_where(lambda config: config.writes)
 
 
 def whole(config: Frozen) -> Frozen:
@@ -132,7 +133,7 @@ def _check_counts(config: Frozen, asked: PriceRequest) -> None:
         raise ValueError(f"a mask is one of headway's (headway.window(4), headway.allowed(table)), not a {what}")
     if asked.inputs is not None:
         raise ValueError("a model of ours knows what it reads: leave `inputs` out, and give batch and length")
-    if (asked.source or asked.source_lengths) and kind not in ("seq2seq", "recurrent"):
+    if (asked.source or asked.source_lengths) and kind not in kinds_where(lambda one: one.reads == "source"):
         raise ValueError(f"a {kind} model reads no source: leave its length out")
     if asked.lengths is not None and fixed_length(config) is not None:
         raise ValueError(f"rows of a {kind} model are never padded: leave their lengths out")

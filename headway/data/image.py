@@ -10,8 +10,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from headway.config.base import Extent, Pair, sides
-from headway.config.images import Images
-from headway.config.vision import DaViTConfig, VisionConfig
+from headway.config.vision import DaViTConfig, Images, VisionConfig
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> how Pillow calls such pictures
 GREY = ("1", "L")

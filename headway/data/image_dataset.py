@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Int
 
 from headway.config.base import Pair
-from headway.config.images import Images
+from headway.config.vision import Images
 from headway.data.batch import Batch
 from headway.data.image import per_channel
 from headway.data.image_files import ARRAYS, is_labels, read_arrays, read_folder

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headway.config.base import Pair
-from headway.config.images import Images
+from headway.config.vision import Images
 from headway.data.image import open_picture, read_pixels
 
 IDX = ("-idx3-ubyte", "-idx3-ubyte.gz")

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.config.language import Special
+from headway.config.text import Special
 from headway.config.train import DataConfig
 from headway.data.batch import IGNORED, Batch, Ragged, kept, padded
 from headway.data.files import read_json, write_json

@@ -9,14 +9,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.config import Special
-from headway.config.seq2seq import Forced
+from headway.config.kinds import config_class, kinds_where
+from headway.config.text import Forced
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.request import Finish, Request, some
 from headway.models.sessions import Session
 
 Pad = Literal["left", "right", "none"]
 PastLength = Literal["refuse", "stop", "slide"]
-KINDS = ("language", "seq2seq", "recurrent")
 FREE = Forced()
 
 
@@ -35,8 +35,8 @@ class Reader:
             raise ValueError(f"prompts are padded left, right or none, not {self.pad!r}")
         if self.past_length not in ("refuse", "stop", "slide"):
             raise ValueError(f"past its length a model can refuse, stop or slide, not {self.past_length!r}")
-        if self.kind not in KINDS:
-            raise ValueError(f"a {self.kind} model does not generate text; {', '.join(KINDS)} models do")
+        if self.kind not in (kinds := kinds_where(lambda config: config.writes)):
+            raise ValueError(f"a {self.kind} model does not generate text; {', '.join(kinds)} models do")
         if self.kind == "recurrent" and not self.cache:
             raise ValueError("a recurrent model has no other memory than its state: read it with cache=True")
         if self.reads_source and self.special.start is None:
@@ -63,7 +63,7 @@ class Reader:
 
     @property
     def reads_source(self) -> bool:
-        return self.kind != "language"
+        return config_class(self.kind).reads == "source"
 
     @property
     def length(self) -> int | None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from headway.config.seq2seq import Forced
+from headway.config.text import Forced
 from headway.decoding.reader import Reader
 from headway.decoding.request import Broken, Event, Finish, Request
 from headway.decoding.text import Pieces, Text

@@ -9,9 +9,8 @@ import torch
 
 from headway.config import Frozen
 from headway.hub.families.common import unfit
-from headway.hub.family import Family
+from headway.hub.family import Entry, Family, Table, Tied
 from headway.hub.store import FLOATS, INDEX, Store
-from headway.hub.table import Entry, Table, Tied
 
 
 def canonical_names(family: Family, store: Store) -> dict[str, str]:

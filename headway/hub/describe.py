@@ -7,12 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.hub.checks import use_other_names
-from headway.hub.family import family_named
+from headway.hub.family import Entry, Tied, family_named
 from headway.hub.parts import parts_of
 from headway.hub.store import FLOATS, Store
-from headway.hub.table import Entry, Tied
 from headway.hub.target import Directory, Function, Target, built, resolve
 from headway.models.outline import Node, outline
 

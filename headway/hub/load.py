@@ -10,15 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
+from headway.data.files import read_json, read_optional
 from headway.data.tokenizer import Tokenizer
-from headway.hub.asked import asked
 from headway.hub.checks import account, canonical_names, check_cover, check_header, check_tied, check_unused
-from headway.hub.family import Family, family_of
+from headway.hub.family import Entry, Family, Table, family_of
 from headway.hub.parts import parts_of
 from headway.hub.receipt import Hasher, Receipt
-from headway.hub.steps import MODULES
+from headway.hub.sentence_modules import MODULES
 from headway.hub.store import FLOATS, Store, read_config
-from headway.hub.table import Entry, Table
 from headway.hub.target import Directory, Function, Preset, resolve
 from headway.models import build, on_meta, parameters, with_room
 from headway.models.model import Model
@@ -110,7 +109,7 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
         kinds = _dtypes(family.table(ours), store, names)
         model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, kinds))
     model.tokenizer = Tokenizer.read(directory)
-    return Loaded(model.eval(), model.tokenizer, replace(receipt, asked=asked(directory)))
+    return Loaded(model.eval(), model.tokenizer, replace(receipt, asked=unfollowed_settings(directory)))
 
 
 def _directory(path: str | Path) -> Path:
@@ -135,17 +134,17 @@ def _dtypes(table: Table, store: Store, names: Mapping[str, str]) -> set[str]:
     return {store.headers[names[row.theirs]].dtype for row in table if row.theirs in names}
 
 
-def as_dtype(asked: torch.dtype | str) -> torch.dtype:
+def as_dtype(unfollowed_settings: torch.dtype | str) -> torch.dtype:
     """A dtype that weights may have."""
-    found = getattr(torch, asked, None) if isinstance(asked, str) else asked
+    found = getattr(torch, unfollowed_settings, None) if isinstance(unfollowed_settings, str) else unfollowed_settings
     if not isinstance(found, torch.dtype) or found not in FLOATS.values():
-        raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {asked}")
+        raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {unfollowed_settings}")
     return found
 
 
-def _dtype(asked: torch.dtype | str | None, kinds: set[str]) -> torch.dtype:
-    if asked is not None:
-        return as_dtype(asked)
+def _dtype(unfollowed_settings: torch.dtype | str | None, kinds: set[str]) -> torch.dtype:
+    if unfollowed_settings is not None:
+        return as_dtype(unfollowed_settings)
     stored = [kind for kind in FLOATS if kind in kinds]
     return torch.float32 if not stored or stored[0] == "F16" else FLOATS[stored[0]]
 
@@ -190,3 +189,29 @@ def _take(parts: Mapping[str, Tensor], entry: Entry, theirs: Tensor, hasher: Has
     for name, part in zip(entry.names, entry.forwards(theirs, rows), strict=True):
         hasher.add(name, part)
         parts[name].copy_(part)
+
+
+# Their word -> the setting with which it changes nothing.
+NEUTRAL_SETTINGS: dict[str, Any] = {
+    "num_beams": 1, "num_beam_groups": 1, "length_penalty": 1.0, "early_stopping": False, "min_length": 0,
+    "min_new_tokens": None, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0, "diversity_penalty": 0.0, "penalty_alpha": None, "suppress_tokens": None,
+    "begin_suppress_tokens": None, "forced_decoder_ids": None, "sequence_bias": None, "guidance_scale": None,
+    "exponential_decay_length_penalty": None, "renormalize_logits": False, "do_sample": False,
+}  # fmt: skip
+NEUTRAL_SAMPLING: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": None, "typical_p": 1.0}
+
+
+def unfollowed_settings(directory: Path) -> tuple[str, ...]:
+    """From generation_config.json; from config.json, where older directories say it, if there is none."""
+    return unfollowed(read_optional(directory / "generation_config.json") or read_json(directory / "config.json"))
+
+
+def unfollowed(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each setting that would change what is decoded; how to draw matters only to those who draw.
+
+    >>> unfollowed({"num_beams": 4, "min_length": 0, "temperature": 0.6, "do_sample": False})
+    ('num_beams=4',)
+    """
+    plain = NEUTRAL_SETTINGS | (NEUTRAL_SAMPLING if said.get("do_sample") else {})
+    return tuple(f"{key}={said[key]}" for key, value in plain.items() if said.get(key, value) not in (value, None, []))

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from headway.data.files import write_json
 from headway.data.tokenizer import Tokenizer
-from headway.hub.card import card
 from headway.hub.checks import check_written
-from headway.hub.family import Family, family_named
+from headway.hub.family import Entry, Family, family_named
 from headway.hub.parts import parts_of
 from headway.hub.receipt import hash_of
 from headway.hub.store import DECODING, HASH, INDEX, WEIGHTS
-from headway.hub.table import Entry
+from headway.models import parameters
 
 SHARD = 5 * 10**9  # bytes in one file at most
 DECODERS = ("language", "seq2seq")
@@ -195,3 +194,20 @@ def _parts(tensors: dict[str, Tensor], shard: int):
             part = {}
         part[name] = tensor
     yield part
+
+
+def card(model: Any, name: str) -> str:
+    """A model card in the layout that model hubs show: metadata first, then a few lines for people."""
+    c = model.config
+    return f"""---
+library_name: headway
+tags: [{c.kind}, {c.family}]
+---
+
+# {name}
+
+A {c.kind} model in the layout of {c.family}: {parameters(model):,} parameters.
+
+    import headway
+    model, tokenizer, receipt = headway.load("{name}")
+"""

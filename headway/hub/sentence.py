@@ -11,15 +11,14 @@ import torch
 from tokenizers import normalizers
 from torch import nn
 
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
-from headway.hub.family import Family
+from headway.hub.family import Entry, Family, Table
 from headway.hub.load import Loaded, fill, load_model
 from headway.hub.receipt import Receipt, hash_of
 from headway.hub.save import write_model, write_tensors
-from headway.hub.steps import read_dense, read_limit, read_pooling, read_prompt, read_steps, write_steps
+from headway.hub.sentence_modules import read_dense, read_limit, read_pooling, read_prompt, read_steps, write_steps
 from headway.hub.store import Store
-from headway.hub.table import Entry, Table
 from headway.models import on_meta
 from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder

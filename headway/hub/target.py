@@ -22,9 +22,9 @@ import torch
 from headway.config import Frozen, nearest
 from headway.config.importing import import_named, split_name
 from headway.config.run_files import is_run
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.hub.family import family_of
-from headway.hub.steps import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
+from headway.hub.sentence_modules import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
 from headway.hub.store import INDEX, WEIGHTS, Store, read_config
 from headway.models import on_meta
 from headway.presets import names, preset, spelled

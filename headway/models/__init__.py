@@ -1,5 +1,5 @@
 """Models: compositions of layers."""
 
-from headway.models.build import KINDS, build, count, make, on_meta, parameters, with_room
+from headway.models.build import build, count, make, on_meta, parameters, with_room
 
-__all__ = ["KINDS", "build", "count", "make", "on_meta", "parameters", "with_room"]
+__all__ = ["build", "count", "make", "on_meta", "parameters", "with_room"]

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from headway.config import Frozen
+from headway.config.base import ModelConfig
+from headway.config.kinds import CONFIGS
 from headway.models.model import Model
 from headway.nn.block import Stack
 from headway.nn.init import initialise
@@ -20,7 +22,7 @@ from headway.presets.options import resize
 
 if TYPE_CHECKING:
     from headway.config import LanguageConfig, MaskedConfig, SentenceConfig, Seq2SeqConfig, VisionConfig
-    from headway.config.recurrent import RecurrentConfig
+    from headway.config.text import RecurrentConfig
     from headway.config.vision import DaViTConfig
     from headway.models.davit import DaViT
     from headway.models.encoder import Masked
@@ -30,30 +32,13 @@ if TYPE_CHECKING:
     from headway.models.seq2seq import Seq2Seq
     from headway.models.vit import Vision
 
-# Kind of configuration -> the class that it configures; imported when it is first made.
-KINDS = {
-    "language": "headway.models.language:Language",
-    "masked": "headway.models.encoder:Masked",
-    "sentence": "headway.models.sentence:SentenceEncoder",
-    "seq2seq": "headway.models.seq2seq:Seq2Seq",
-    "vision": "headway.models.vit:Vision",
-    "davit": "headway.models.davit:DaViT",
-    "recurrent": "headway.models.recurrent:Recurrent",
-    "vectors": "headway.models.vectors:Vectors",
-}
-
-
-def _find(where: str) -> Any:
-    module, _, name = where.partition(":")
-    return getattr(import_module(module), name)
-
 
 def make(config: Frozen) -> Any:
     """The model of a configuration, with torch's own first values (none at all under the meta device)."""
-    kind = config.kind_or_name()
-    if kind not in KINDS:
-        raise ValueError(f"{kind} configures no model; there are {', '.join(KINDS)}")
-    return _find(KINDS[kind])(config)
+    if not isinstance(config, ModelConfig):
+        raise ValueError(f"{config.kind_or_name()} configures no model; there are {', '.join(CONFIGS)}")
+    module, _, name = config.module.partition(":")
+    return getattr(import_module(module), name)(config)
 
 
 def on_meta(config: Frozen) -> Any:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headway.config.masked import MaskedConfig
+from headway.config.text import MaskedConfig
 from headway.models.model import Model
 from headway.nn.block import Stack
 from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding

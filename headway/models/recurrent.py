@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.config import read_spec
-from headway.config.recurrent import RecurrentConfig
+from headway.config.text import RecurrentConfig
 from headway.models.model import Model
 from headway.models.sessions import last_real
 from headway.nn.attention import Core

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.models.encoder import Masked
 from headway.models.model import Model
 from headway.nn.context import as_keep

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config import BlockConfig
-from headway.config.seq2seq import Seq2SeqConfig
+from headway.config.text import Seq2SeqConfig
 from headway.models.model import Model
 from headway.models.sessions import CachedSession, RereadPairSession, Session
 from headway.nn.block import Block, Stack

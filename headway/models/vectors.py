@@ -6,7 +6,7 @@ out = stack(x)
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.config.vectors import VectorsConfig
+from headway.config.layers import VectorsConfig
 from headway.models.model import Model
 from headway.nn.block import Stack
 from headway.nn.context import Context, as_keep, with_padding

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.nn.layers import BatchNorm, LayerNorm, RMSNorm, normal
+from headway.nn.layers import NORMS, BatchNorm, normal
 
 
 @torch.no_grad()
@@ -50,10 +50,11 @@ def initialise(
                 residual(part.weight, std=std, layers=layers, generator=generator)
             else:
                 normal(part.weight, std=std, generator=generator)
-        if isinstance(part, nn.Linear | LayerNorm | BatchNorm) and part.bias is not None:
+        if isinstance(part, nn.Linear) and part.bias is not None:
             part.bias.zero_()
-        if isinstance(part, LayerNorm | RMSNorm | BatchNorm):
-            part.weight.fill_(1.0)
+        if isinstance(part, tuple(NORMS.values())):
+            for own, parameter in part.named_parameters(recurse=False):
+                parameter.fill_(float(own == "weight"))
         if isinstance(part, BatchNorm):
             part.mean.zero_()
             part.variance.fill_(1.0)

@@ -4,8 +4,6 @@ In a careful pass (`nn.context`) rows that are not finite reach no gradient but 
 for comparison: it looks at all rows.
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -100,7 +98,7 @@ class BatchNorm(nn.Module):
         return f"{len(self.weight)}, eps={self.eps}, momentum={self.momentum}"
 
 
-NORMS: dict[str, Callable[..., nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
+NORMS: dict[str, type[nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
 
 
 def make_norm(kind: str, width: int, *, eps: float | None = None) -> nn.Module:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Special, StackConfig
-from headway.config.masked import MaskedConfig, Outcome
+from headway.config.text import MaskedConfig, Outcome
 
 _SPECIAL = Special(pad=0)
 

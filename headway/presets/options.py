@@ -28,10 +28,21 @@ from headway.config.spec import SPECS, spec_class
 
 # Where positions live other than in a table beside the words: a rotation of queries and keys, or a bias of the scores.
 ROTARY, BIASES = "rotary", ("alibi", "relative", "clipped")
-STACK = ("layers", "final_norm", "scaled_init")
-BLOCK = ("norm", "order", "eps", "residual", "dropout")
-ATTENTION = ("heads", "kv_heads", "head_width", "value_width", "scale", "softcap", "rotary")
-FEEDFORWARD = ("hidden", "activation", "gated")
+
+
+def _but(config: type[Frozen], *names: str) -> tuple[str, ...]:
+    return tuple(name for name in option_names(config) if name not in names)
+
+
+# Every option of a part but those that follow from others or have a word of their own: a new one is known at once.
+STACK = _but(StackConfig, "block", "alternates", "bias")
+BLOCK = _but(BlockConfig, "attention", "cross", "feedforward")
+ATTENTION = _but(
+    AttentionConfig, "width", "source_width", "output_width", "project", "bias", "output_bias", "causal", "mechanism"
+)
+FEEDFORWARD = _but(FeedForwardConfig, "bias")
+# Options that every family has a word for, of those that change what a model is.
+USUAL = frozenset({"heads", "hidden", "activation", "eps", "dropout"})
 
 
 def resize(config: Frozen, **options: Any) -> Any:
@@ -68,13 +79,13 @@ def _followed(config: Any, options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-# Options that a family's layout has words for, of those that change what a model is.
+# And what a family's own layout has words for.
 _SAID = dict.fromkeys(("llama", "mistral", "qwen2"), frozenset({"kv_heads", "head_width"}))
 
 
 def _layout(config: Any, options: dict[str, Any]) -> dict[str, Any]:
     """A model that its family has no words for is saved in headway's own layout."""
-    changing = {"attention", "positions", "norm", "order", "residual", "gated", *ATTENTION} - {"heads"}
+    changing = {"attention", "positions", *BLOCK, *ATTENTION, *FEEDFORWARD} - USUAL
     unsaid = changing & options.keys() - _SAID.get(config.family, frozenset())
     return {"family": "headway"} if unsaid and "family" not in options else {}
 

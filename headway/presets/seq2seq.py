@@ -6,8 +6,16 @@ OPUS-MT models (Tiedemann & Thottingal 2020).
 from collections.abc import Callable
 from functools import partial
 
-from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Relative, Special, StackConfig
-from headway.config.seq2seq import Forced, Seq2SeqConfig
+from headway.config import (
+    AttentionConfig,
+    BlockConfig,
+    FeedForwardConfig,
+    RecurrentConfig,
+    Relative,
+    Special,
+    StackConfig,
+)
+from headway.config.text import Forced, Seq2SeqConfig
 
 
 def t5(*, width: int, hidden: int, layers: int, heads: int, head_width: int = 64, gated: bool = False) -> Seq2SeqConfig:
@@ -85,6 +93,14 @@ def _decoding(block: BlockConfig) -> BlockConfig:
     return block.replace(attention=own.replace(causal=True), cross=own)
 
 
+def rnnsearch() -> RecurrentConfig:
+    """Bahdanau's encoder-decoder in the size of its paper (arXiv:1409.0473, appendix A): RNNsearch.
+
+    30,000 words on each side, embeddings of 620, hidden states of 1,000.
+    """
+    return RecurrentConfig(source_vocabulary=30000, vocabulary=30000, width=620, hidden=1000)
+
+
 # Version 1.1 changed the sizes too; Flan-T5 is the same model, trained further.
 _VERSION_1_1 = {
     "small": partial(t5, width=512, hidden=1024, layers=8, heads=6, gated=True),
@@ -94,7 +110,7 @@ _VERSION_1_1 = {
     "xxl": partial(t5, width=4096, hidden=10240, layers=24, heads=64, gated=True),
 }
 
-PRESETS: dict[str, Callable[[], Seq2SeqConfig]] = {
+PRESETS: dict[str, Callable[[], Seq2SeqConfig | RecurrentConfig]] = {
     "t5-small": partial(t5, width=512, hidden=2048, layers=6, heads=8),
     "t5-base": partial(t5, width=768, hidden=3072, layers=12, heads=12),
     "t5-large": partial(t5, width=1024, hidden=4096, layers=24, heads=16),
@@ -105,4 +121,5 @@ PRESETS: dict[str, Callable[[], Seq2SeqConfig]] = {
     "bart-base": partial(bart, width=768, layers=6, heads=12),
     "bart-large": partial(bart, width=1024, layers=12, heads=16),
     "marian-base": partial(marian, width=512, layers=6, heads=8),
+    "rnnsearch": rnnsearch,
 }

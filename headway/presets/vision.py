@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any
 
 from headway.config.base import Extent, sides
-from headway.config.images import Images
 from headway.config.layers import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
 from headway.config.spec import Spec, read_spec
-from headway.config.vision import DaViTConfig, VisionConfig
+from headway.config.vision import DaViTConfig, Images, VisionConfig
 
 # Mean and deviation of ImageNet's channels.
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -8,8 +8,8 @@ import torch
 from headway.adapt.own import own
 from headway.adapt.trial import inference, trial_run
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
+from headway.config.layers import VectorsConfig
 from headway.config.spec import Spatial
-from headway.config.vectors import VectorsConfig
 from tests.cost.tiny import MODELS, SOME
 from tests.fresh import fresh
 

@@ -26,8 +26,7 @@ from headway.decoding import Request, generate
 from headway.hub.load import Loaded
 from headway.hub.target import Directory, directory
 from headway.presets.bert import bert
-from headway.presets.sized import sized_language, sized_seq2seq
-from headway.presets.vision_small import small_vit
+from headway.presets.sized import sized_language, sized_seq2seq, small_vit
 from tests.fresh import fresh
 
 TEXT = "The café is closed. It opens at seven, says Zoë; the rain has ended.\n" * 5
@@ -222,7 +221,7 @@ def test_without_sacrebleu_the_way_out_is_said(
 
 
 def test_twins_by_hand(tmp_path: Path) -> None:
-    from headway.config.sentence import SentenceConfig
+    from headway.config.text import SentenceConfig
 
     tokenizer = train_tokenizer([SENTENCES], TokenizerConfig(kind="wordpiece", vocabulary=71), task="embed")
     inner = bert(width=22, heads=2, layers=1, hidden=31, vocabulary=tokenizer.size, length=43, types=2)

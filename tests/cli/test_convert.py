@@ -11,8 +11,7 @@ from tokenizers.models import WordLevel
 import headway
 from headway.cli import main
 from headway.cli.convert import convert as verb
-from headway.config.recurrent import RecurrentConfig
-from headway.config.sentence import DenseConfig, SentenceConfig
+from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig
 from headway.data.tokenizer import Tokenizer
 from headway.models.recurrent import Recurrent
 from headway.presets.bert import bert

@@ -15,7 +15,7 @@ import torch
 import headway
 from headway.app import embed as job
 from headway.cli import main
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
 from headway.models.sentence import SentenceEncoder
 from headway.presets.bert import bert

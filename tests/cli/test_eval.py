@@ -8,11 +8,10 @@ import pytest
 
 import headway
 from headway.cli import VERBS, main
-from headway.config.images import Images
 from headway.config.train import ModelChoice, TokenizerConfig
+from headway.config.vision import Images
 from headway.data.tokenizer_training import train_tokenizer
-from headway.presets.sized import sized_language
-from headway.presets.vision_small import small_davit
+from headway.presets.sized import sized_language, small_davit
 from tests.fresh import fresh
 
 TEXT = "The café is closed. It opens at seven.\n" * 7

@@ -13,7 +13,7 @@ from torch import nn
 import headway
 from headway.cli import main
 from headway.config import LanguageConfig, Special
-from headway.config.sentence import DenseConfig, SentenceConfig
+from headway.config.text import DenseConfig, SentenceConfig
 from headway.models import parameters
 from headway.models.outline import outline
 from headway.presets import names

@@ -20,9 +20,8 @@ from headway.config import (
     StackConfig,
 )  # fmt: skip
 from headway.config.base import sides
-from headway.config.recurrent import RecurrentConfig
-from headway.config.sentence import SentenceConfig
-from headway.config.vectors import VectorsConfig
+from headway.config.layers import VectorsConfig
+from headway.config.text import RecurrentConfig, SentenceConfig
 from headway.config.vision import DaViTConfig, VisionConfig
 from headway.cost.setting import Setting
 from headway.presets.bert import bert

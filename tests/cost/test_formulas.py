@@ -7,7 +7,7 @@ import pytest
 import sympy
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Linear, Local, StackConfig
-from headway.config.vectors import VectorsConfig
+from headway.config.layers import VectorsConfig
 from headway.cost.compose import price_tree
 from headway.cost.compose.layers import attention_part
 from headway.cost.op_tree import backward, forward, lines, parameters

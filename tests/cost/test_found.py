@@ -18,8 +18,8 @@ from headway.config import (
     Rotary,
     StackConfig,
 )
-from headway.config.seq2seq import Seq2SeqConfig
-from headway.config.vectors import VectorsConfig
+from headway.config.layers import VectorsConfig
+from headway.config.text import Seq2SeqConfig
 from headway.cost.compose import price_tree
 from headway.cost.op_tree import depth, forward
 from headway.cost.reference_path import counter, reference_path

@@ -16,10 +16,8 @@ from headway.config import (
     Spatial,
     StackConfig,
 )
-from headway.config.recurrent import RecurrentConfig
-from headway.config.sentence import DenseConfig, SentenceConfig
-from headway.config.seq2seq import Seq2SeqConfig
-from headway.config.vectors import VectorsConfig
+from headway.config.layers import VectorsConfig
+from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
 from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2

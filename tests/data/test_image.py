@@ -11,7 +11,7 @@ from PIL import Image
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-from headway.config.images import Images
+from headway.config.vision import Images
 from headway.data.image import read_image
 from headway.presets.vision import davit, vit
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from headway.config.images import Images
+from headway.config.vision import Images
 from headway.data.image_dataset import read_images
 
 DRAW = np.random.default_rng(3)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from headway.config.images import Images
 from headway.config.train import ModelChoice
+from headway.config.vision import Images
 from headway.data.image import read_image
 from headway.data.image_dataset import ImageArray, ImageDataset, ImageExamples, drawn, flipped, shifted
-from headway.presets.vision_small import small_vit
+from headway.presets.sized import small_vit
 
 DRAW = np.random.default_rng(5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config.language import Special
+from headway.config.text import Special
 from headway.config.train import TokenizerConfig
 from headway.data.batch import IGNORED
 from headway.data.text_pairs import Seq2SeqPairs, seq2seq_special_tokens

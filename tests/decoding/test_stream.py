@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headway.config import Special
-from headway.config.seq2seq import Forced
+from headway.config.text import Forced
 from headway.decoding import Batch, Broken, Event, Request, Result, beam, generate, stream
 from headway.ops.sampling.uniform import uniform
 from tests.decoding.markov import Markov, counting

@@ -16,8 +16,7 @@ from headway.config import (
     Special,
     StackConfig,
 )
-from headway.config.recurrent import RecurrentConfig
-from headway.config.seq2seq import Seq2SeqConfig
+from headway.config.text import RecurrentConfig, Seq2SeqConfig
 from tests.fresh import fresh
 
 V, LENGTH = 37, 41

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import headway
 from headway.config import Rotary
-from headway.config.masked import MaskedConfig
+from headway.config.text import MaskedConfig
 from headway.hub.checks import check_written
 from headway.hub.families.bert import FAMILY, canonical, read, write
 from headway.models.encoder import Masked

@@ -12,10 +12,9 @@ import headway
 from headway.config import LanguageConfig, Linear, Local, Rotary, Softmax, Special
 from headway.config.layers import LinearScaling, Llama3Scaling, YarnScaling
 from headway.hub.checks import check_written
-from headway.hub.families.llama import FAMILY, read, read_window, table, write
-from headway.hub.families.rotary import read_rotary, write_rotary
+from headway.hub.families.llama import FAMILY, read, read_rotary, read_window, table, write, write_rotary
+from headway.hub.family import Entry
 from headway.hub.parts import parts_of
-from headway.hub.table import Entry
 from headway.models import on_meta
 from headway.presets.llama import llama
 from tests.fresh import fresh

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, Linear, Special, StackConfig
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.models import count
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2

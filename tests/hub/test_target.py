@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import headway
-from headway.config.recurrent import RecurrentConfig
-from headway.config.sentence import DenseConfig, SentenceConfig
+from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig
 from headway.hub.target import Directory, Function, Preset, built, directory, hidden, resolve
 from headway.models import parameters
 from headway.presets import names, preset

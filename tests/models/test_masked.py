@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.config import AttentionConfig
-from headway.config.masked import MaskedConfig
+from headway.config.text import MaskedConfig
 from headway.models import on_meta
 from headway.models.encoder import Masked, first_real
 from headway.ops.mask import segments

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headway.config import Special
-from headway.config.recurrent import RecurrentConfig
+from headway.config.text import RecurrentConfig
 from headway.models import count
 from headway.models.recurrent import Cell, Recurrent
 from headway.models.sessions import Session

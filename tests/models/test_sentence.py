@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headway.config.sentence import DenseConfig, SentenceConfig
+from headway.config.text import DenseConfig, SentenceConfig
 from headway.models import count
 from headway.models.sentence import SentenceEncoder, batches
 from headway.presets.bert import bert

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import headway
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Special, StackConfig
-from headway.config.seq2seq import Forced, Seq2SeqConfig
+from headway.config.text import Forced, Seq2SeqConfig
 from headway.models import count, make
 from headway.models.seq2seq import HalvedPositions, Seq2Seq
 from headway.ops.bias import Relative

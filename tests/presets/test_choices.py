@@ -8,8 +8,7 @@ import torch
 import headway as hw
 from headway.config import Special
 from headway.config.train import ModelChoice
-from headway.presets.sized import sized_language, sized_masked, sized_seq2seq
-from headway.presets.vision_small import small_davit, small_vit
+from headway.presets.sized import sized_language, sized_masked, sized_seq2seq, small_davit, small_vit
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 32, "heads": 4}
 CHOICES: dict[str, dict[str, Any]] = {

@@ -2,9 +2,8 @@
 
 import pytest
 
-from headway.hub.family import family_named
+from headway.hub.family import Entry, family_named
 from headway.hub.parts import parts_of
-from headway.hub.table import Entry
 from headway.models import count, on_meta
 from headway.presets import preset
 from headway.presets.seq2seq import PRESETS

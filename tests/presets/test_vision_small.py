@@ -10,10 +10,10 @@ from PIL import Image
 
 import headway
 from headway.app.classify import Classifier
-from headway.config.images import Images
 from headway.config.train import ModelChoice
+from headway.config.vision import Images
+from headway.presets.sized import small_davit, small_vit
 from headway.presets.vision import davit
-from headway.presets.vision_small import small_davit, small_vit
 from tests.fresh import fresh
 
 IMAGES = Images(mean=(0.30441906,), std=(0.375497,))

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.config.language import LanguageConfig
 from headway.config.layers import AttentionConfig, BlockConfig, FeedForwardConfig, Rotary, StackConfig
+from headway.config.text import LanguageConfig
 from headway.data.batch import IGNORED, Batch
 from headway.models.davit import DaViT
 from headway.models.encoder import Masked

@@ -2,7 +2,7 @@
 
 import torch
 
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.presets.bert import bert
 from headway.training.objectives import embed
 from tests.fresh import fresh

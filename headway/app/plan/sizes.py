@@ -6,13 +6,12 @@ from typing import Any
 
 from headway.app.plan.data import DataSize
 from headway.config import Frozen
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.config.train import ModelChoice, TrainConfig
 from headway.cost.input_lengths import default_length
 from headway.cost.setting import Setting
 from headway.data.text_pairs import seq2seq_special_tokens as pair_tokens
-from headway.presets.sized import sized_language, sized_masked, sized_seq2seq
-from headway.presets.vision_small import small_davit, small_vit
+from headway.presets.sized import sized_language, sized_masked, sized_seq2seq, small_davit, small_vit
 from headway.training.tasks.common import special_tokens
 
 # Width and layers; a step up is about three times the parameters. Heads are 32 wide, and 64 from width 512 on.

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from headway.config import BlockConfig, read_spec
-from headway.config.recurrent import RecurrentConfig
-from headway.config.seq2seq import Seq2SeqConfig
+from headway.config.text import RecurrentConfig, Seq2SeqConfig
 from headway.cost.compose.layers import bias_part, block_part, entering, leaving, source_maps, stack_part
 from headway.cost.compose.text import dropped, embed
 from headway.cost.op_tree import Part, beside, cut, leaf, series

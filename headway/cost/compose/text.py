@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from headway.config import LanguageConfig
-from headway.config.masked import MaskedConfig
-from headway.config.sentence import SentenceConfig
-from headway.config.vectors import VectorsConfig
+from headway.config.layers import VectorsConfig
+from headway.config.text import MaskedConfig, SentenceConfig
 from headway.cost.compose.layers import entering, leaving, stack_part
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting

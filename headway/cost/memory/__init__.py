@@ -12,8 +12,7 @@ too. Caches are keys and values, a window of them, running totals, or a source.
 from dataclasses import asdict, dataclass, replace
 
 from headway.config import AttentionConfig, Frozen, LanguageConfig, StackConfig
-from headway.config.recurrent import RecurrentConfig
-from headway.config.seq2seq import Seq2SeqConfig
+from headway.config.text import RecurrentConfig, Seq2SeqConfig
 from headway.cost.memory.passes import KINDS
 from headway.cost.memory.traced import walked
 from headway.cost.optimiser import entries_of, optimiser_state, update_bytes
@@ -90,7 +89,7 @@ def _writer(config: Frozen) -> StackConfig:
     raise ValueError(f"{config.kind_or_name()} writes no text, and has no cache")
 
 
-WRITERS = ("language", "seq2seq", "recurrent")
+WRITERS = kinds_where(lambda config: config.writes)
 
 
 @dataclass(frozen=True)

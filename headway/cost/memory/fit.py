@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from headway.config import Frozen, nearest
+from headway.config.kinds import kinds_where
 from headway.cost.memory import WRITERS, peak
 from headway.cost.setting import Setting
 
@@ -131,7 +132,7 @@ def _check(config: Frozen, what: str, phase: str) -> None:
         raise ValueError(f"the largest batch or length can be found, not {what!r}{nearest(what, ('batch', 'length'))}")
     if phase not in PHASES:
         raise ValueError(f"there is no phase {phase!r}{nearest(phase, PHASES)}; there are {', '.join(PHASES)}")
-    if what == "length" and kind in ("vision", "davit"):
+    if what == "length" and kind in kinds_where(lambda one: one.reads == "images"):
         raise ValueError(f"a {kind} model's length follows from its image: ask for the largest batch")
     if phase == "generate" and kind not in WRITERS:
         raise ValueError(f"a {kind} model writes no text; there are step and forward")

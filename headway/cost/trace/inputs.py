@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from headway.config import Frozen
+from headway.config.base import ModelConfig
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 IMAGE = 224  # pixels a side, where nothing says
@@ -57,16 +57,14 @@ def described(shape: str, batch: int, length: int) -> Tensor:
 
 def _own(config: Any, batch: int, length: int, source: int | None) -> Inputs | None:
     """A model of headway: its kind says what it reads."""
-    if not isinstance(config, Frozen):
+    if not isinstance(config, ModelConfig):
         return None
-    kind, size = config.kind_or_name(), cast(Any, config)
-    if kind in ("seq2seq", "recurrent"):
+    reads, size = config.reads, cast(Any, config)
+    if reads == "source":
         return (_tokens(batch, source or length), _tokens(batch, length)), {}
-    if kind in ("vision", "davit"):
+    if reads == "images":
         return (_floats(batch, size.channels, *_square(size.image)),), {}
-    if kind in ("language", "masked", "sentence"):
-        return (_tokens(batch, length),), {}
-    return ((_floats(batch, length, size.width),), {}) if kind == "vectors" else None
+    return ((_tokens(batch, length),), {}) if reads == "tokens" else ((_floats(batch, length, size.width),), {})
 
 
 def _configured(module: nn.Module, config: Any, batch: int, length: int, source: int | None) -> Inputs | None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
-from headway.config.seq2seq import Seq2SeqConfig
+from headway.config.text import Seq2SeqConfig
 from headway.hub.families.common import (
     activation_of,
     activation_to,
@@ -23,8 +23,7 @@ from headway.hub.families.common import (
     special_to,
     unfit,
 )
-from headway.hub.family import Family
-from headway.hub.table import Entry, Table, Tied, expand
+from headway.hub.family import Entry, Family, Table, Tied, expand
 from headway.models.seq2seq import HalvedPositions
 
 ONE = [

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headway.config.masked import MaskedConfig
+from headway.config.text import MaskedConfig
 from headway.hub.families.common import activation_of, activation_to, labels_of, refuse, special_of, special_to, unfit
-from headway.hub.family import Family
-from headway.hub.table import Entry, Table, Tied, expand
+from headway.hub.family import Entry, Family, Table, Tied, expand
 from headway.presets.bert import bert
 
 OUTSIDE = [

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.config import BlockConfig, Special, nearest
-from headway.config.seq2seq import Forced
+from headway.config.text import Forced
 
 # Their name of an activation -> ours; the first name of each is the one written.
 ACTIVATIONS = {

@@ -12,9 +12,8 @@ from headway.config import nearest
 from headway.config.base import sides
 from headway.config.vision import DaViTConfig
 from headway.hub.families.common import refuse
-from headway.hub.families.pictures import images_of_timm, images_to_timm
-from headway.hub.family import Family
-from headway.hub.table import Entry, Table, expand
+from headway.hub.families.image_processor import images_of_timm, images_to_timm
+from headway.hub.family import Entry, Family, Table, expand
 from headway.presets.vision import PRESETS
 
 OUTSIDE = [

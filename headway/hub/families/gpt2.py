@@ -5,8 +5,7 @@ from typing import Any
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, StackConfig
 from headway.hub.families.common import activation_of, activation_to, refuse, special_of, special_to, unfit
-from headway.hub.family import Family
-from headway.hub.table import Entry, Table, Tied, expand
+from headway.hub.family import Entry, Family, Table, Tied, expand
 
 OUTSIDE = [
     Entry("transformer.wte.weight", "tokens.weight"),

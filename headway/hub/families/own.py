@@ -6,17 +6,16 @@ from typing import Any
 from pydantic_core import PydanticSerializationError
 
 from headway.config import Frozen
-from headway.config.kinds import read_model
-from headway.hub.family import Family
+from headway.config.kinds import CONFIGS, read_model
+from headway.hub.family import Entry, Family, Table
 from headway.hub.parts import parts_of
-from headway.hub.table import Entry, Table
-from headway.models import KINDS, on_meta
+from headway.models import on_meta
 
 
 def read(config: Mapping[str, Any], names: frozenset[str]) -> Frozen:
     found = config.get("config")
-    if not isinstance(found, Mapping) or found.get("kind") not in KINDS:
-        raise ValueError(f"a headway model has config.kind, one of {', '.join(KINDS)}")
+    if not isinstance(found, Mapping) or found.get("kind") not in CONFIGS:
+        raise ValueError(f"a headway model has config.kind, one of {', '.join(CONFIGS)}")
     return read_model(found)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Relative, StackConfig
-from headway.config.seq2seq import Seq2SeqConfig
+from headway.config.text import Seq2SeqConfig
 from headway.hub.families.common import (
     activation_of,
     activation_to,
@@ -19,8 +19,7 @@ from headway.hub.families.common import (
     special_to,
     unfit,
 )
-from headway.hub.family import Family
-from headway.hub.table import Entry, Table, Tied, expand
+from headway.hub.family import Entry, Family, Table, Tied, expand
 
 _BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
 OUTSIDE = [

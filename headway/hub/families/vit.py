@@ -9,9 +9,8 @@ from typing import Any
 from headway.config.base import Extent
 from headway.config.vision import VisionConfig
 from headway.hub.families.common import activation_of, activation_to, labels_of, refuse, unfit
-from headway.hub.families.pictures import images_of, images_to
-from headway.hub.family import Family
-from headway.hub.table import Entry, Table, expand
+from headway.hub.families.image_processor import images_of, images_to
+from headway.hub.family import Entry, Family, Table, expand
 from headway.presets.vision import vit
 
 OUTSIDE = [

@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from headway.config.base import Pair, sides
-from headway.config.images import Images
+from headway.config.vision import Images
 from headway.data.image import per_channel, read_image
 from headway.look.reading.sample import EXTRA, AttentionInfo, AttentionPlace, ModelInputs, ModelSample
 from headway.look.record import Side

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from headway.config.run_files import RunFiles
-from headway.config.train import DataConfig, TrainConfig
+from headway.config.train import DataConfig, ModelChoice, TrainConfig
 from headway.data.paths import fingerprint
 from headway.data.tokenizer_training import digest
 from headway.presets.sized import CHANGES
@@ -26,10 +26,9 @@ TASKS = {
 }
 
 Say = Callable[[str], None]
-SIZES = (
-    "architecture", "layers", "width", "heads", "hidden", "patch", "depths", "widths", "stage_heads", "window",
-    *CHANGES,
-)  # fmt: skip
+SIZES = tuple(
+    name for name in ModelChoice.model_fields if name not in ("start", "preset", "config", "dropout", "std", "alike")
+)
 # Of the data: which tasks look at a setting at all.
 ONLY = {
     "packed": ("language",),

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from headway.config import Frozen
-from headway.config.language import Special
+from headway.config.kinds import kinds_where
 from headway.config.run_files import RunFiles
+from headway.config.text import Special
 from headway.config.train import TrainConfig
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal, train_tokenizer
@@ -24,22 +25,14 @@ from headway.models import build
 Say = Callable[[str], None]
 
 
-# Which kinds of models a task starts from.
-KINDS: dict[str, tuple[str, ...]] = {
-    "language": ("language",), "masked": ("masked", "sentence"), "classify": ("masked", "sentence"),
-    "seq2seq": ("seq2seq", "recurrent"), "images": ("vision", "davit"), "embed": ("masked", "sentence"),
-}  # fmt: skip
-
-
 def start_of(config: TrainConfig) -> Loaded | None:
     """The model to start from, where one is named: a directory, or a run with its `model` folder."""
     if config.model.start is None:
         return None
     found = load(directory(config.model.start).path, dtype="float32")
-    kind = found.model.config.kind
-    if kind not in KINDS[config.task]:
-        wanted = " or ".join(KINDS[config.task])
-        where = config.model.start
+    kind, where = found.model.config.kind, config.model.start
+    if config.task not in found.model.config.tasks:
+        wanted = " or ".join(kinds_where(lambda one: config.task in one.tasks))
         raise ValueError(f"the task {config.task} starts from a {wanted} model, and {where} holds a {kind} model")
     return found
 

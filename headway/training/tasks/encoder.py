@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from headway.config.run_files import RunFiles
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.config.train import TrainConfig
 from headway.data.labelled import Labelled, hold_out, label_names, samples_of
 from headway.data.masked_text import MaskedText

@@ -8,9 +8,9 @@ from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.image_dataset import ImageDataset, ImageExamples, read_images
 from headway.hub.load import Loaded
-from headway.presets.vision_small import small_davit, small_vit
+from headway.presets.sized import small_davit, small_vit
 from headway.training.objectives import TrainingSetup, images
-from headway.training.tasks.common import KINDS, Say, model_of, start_of
+from headway.training.tasks.common import Say, model_of, start_of
 
 
 def prepare_images(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSetup:
@@ -54,7 +54,7 @@ def _config(config: TrainConfig, album: ImageDataset, start: Loaded | None) -> A
 
 def _own_config(found: Any, album: ImageDataset) -> Any:
     """A configuration of one's own, for the pictures at hand."""
-    if found.kind not in KINDS["images"]:
+    if "images" not in found.tasks:
         raise ValueError(f"model.config is a {found.kind} model, which this task does not train")
     if sides(found.image) != album.size or found.channels != album.channels:
         wanted = f"{sides(found.image)} pixels in {found.channels} channels"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, StackConfig
-from headway.config.language import LanguageConfig
+from headway.config.text import LanguageConfig
 from headway.cost.op_tree import Line
 from headway.cost.trace import UNIT_COSTS, inputs_for, merged, parameters_of, table, trace
 from headway.cost.trace.products import PRODUCTS

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from torch import nn
 
-from headway.config.recurrent import RecurrentConfig
+from headway.config.text import RecurrentConfig
 from headway.config.train import TokenizerConfig
 from headway.config.vision import DaViTConfig
 from headway.data.text_pairs import seq2seq_special_tokens

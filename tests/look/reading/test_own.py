@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from headway.config import LanguageConfig
-from headway.config.images import Images
+from headway.config.vision import Images
 from headway.look.reading import ModelInputs, numbers, read
 from headway.look.reading.images import on_canvas, pixels_of
 from headway.look.reading.texts import target_cut, target_side

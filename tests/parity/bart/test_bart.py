@@ -15,7 +15,7 @@ from transformers import (
 )
 
 import headway
-from headway.config.seq2seq import Forced
+from headway.config.text import Forced
 from tests.parity.compare import close, shake
 from tests.parity.seq2seq import (
     can_fail,

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import headway
-from headway.hub.families.rotary import read_rotary
+from headway.hub.families.llama import read_rotary
 from headway.hub.parts import parts_of
 from headway.nn.cache import WindowCache
 from headway.ops.rotary import rotary_amplitude, rotary_frequencies

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.config.sentence import SentenceConfig
+from headway.config.text import SentenceConfig
 from headway.data.text_pairs import ContrastivePairs, TextPair
 from headway.presets.bert import bert
 from headway.training.objectives import embed, info_nce

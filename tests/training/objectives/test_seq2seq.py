@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.config.recurrent import RecurrentConfig
+from headway.config.text import RecurrentConfig
 from headway.models.recurrent import Recurrent
 from headway.models.seq2seq import Seq2Seq
 from headway.ops.loss import IGNORED

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.config.base import Extent, Pair, sides
-from headway.config.images import Images
+from headway.config.vision import Images
 
 RESAMPLES = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # in the order of Pillow's numbers
 

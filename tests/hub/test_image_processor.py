@@ -8,8 +8,8 @@ from transformers.models.deit.image_processing_pil_deit import DeiTImageProcesso
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import headway
-from headway.config.images import Images
-from headway.hub.families.pictures import images_of, images_of_timm, images_to, images_to_timm
+from headway.config.vision import Images
+from headway.hub.families.image_processor import images_of, images_of_timm, images_to, images_to_timm
 from headway.presets.vision import PRESETS, vit
 from tests.fresh import fresh
 

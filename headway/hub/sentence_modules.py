@@ -12,8 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.config.masked import MaskedConfig
-from headway.config.sentence import DenseConfig, Pooling, SentenceConfig
+from headway.config.text import DenseConfig, MaskedConfig, Pooling, SentenceConfig
 from headway.data.files import read_json, read_optional, write_json
 from headway.data.tokenizer import SETTINGS
 from headway.hub.families.common import refuse

@@ -1,0 +1,276 @@
+"""Models of text: language models, BERT, sentence encoders, encoder-decoders, Bahdanau's recurrent model."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from headway.config.base import Frozen, ModelConfig, Size, forget_derived
+from headway.config.layers import StackConfig
+
+
+class Special(Frozen):
+    """Tokens with a meaning of their own; None where a model has none."""
+
+    begin: int | None = None
+    end: tuple[int, ...] = ()
+    pad: int | None = None
+    start: int | None = None  # what a decoder that reads a source begins with
+
+
+class LanguageConfig(ModelConfig):
+    """Embeddings, a causal stack, and a head that may be the embedding itself (tied).
+
+    `family` names the layout in which the model is saved; "headway" is its own.
+    """
+
+    module = "headway.models.language:Language"
+    writes = True
+    tasks = ("language",)
+    measures = ("language",)
+
+    kind: Literal["language"] = "language"
+    family: str = "headway"
+    vocabulary: Size
+    length: Size  # positions it was made for
+    stack: StackConfig
+    positions: Literal["learned", "sinusoidal", "none"] = "none"
+    tied: bool = True
+    special: Special = Special()
+
+    @model_validator(mode="after")
+    def _agree(self) -> "LanguageConfig":
+        if not self.stack.block.attention.causal:
+            raise ValueError("a language model predicts what follows: its attention needs causal=True")
+        if self.stack.block.cross is not None:
+            raise ValueError("a language model reads no source: cross-attention belongs to an encoder-decoder")
+        return self
+
+
+# What the numbers of a classifier mean: one class of several (softmax), several at once (sigmoid), or plain values.
+Outcome = Literal["one", "several", "value"]
+
+
+class MaskedConfig(ModelConfig):
+    """BERT (arXiv:1810.04805): word, position and sentence embeddings, a norm, a stack that looks both ways, heads.
+
+    Each head is a choice: `words` predicts hidden words, `adjacent` whether the second sentence follows the first,
+    `inverted` whether it is the first in another order, `inference` > 0 what follows logically from the first, and
+    `classes` > 0 classifies; all but `words` read the `pooler`'s vector. `family` names the layout it is saved in.
+    """
+
+    module = "headway.models.encoder:Masked"
+    tasks = ("masked", "classify", "embed")
+    measures = ("classify", "masked", "inference")
+
+    kind: Literal["masked"] = "masked"
+    family: str = "headway"
+    vocabulary: Size
+    length: Size  # positions it was made for
+    types: Size = 2  # sentences that are told apart
+    stack: StackConfig
+    positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    eps: float = 1e-12  # of the norms outside of the stack
+    pooler: bool = True
+    words: bool = False
+    adjacent: bool = False
+    inverted: bool = False
+    inference: Annotated[int, Field(ge=0, strict=True)] = 0
+    inference_labels: tuple[str, ...] = ()  # names of its classes; none, or one each
+    classes: Annotated[int, Field(ge=0, strict=True)] = 0
+    labels: tuple[str, ...] = ()  # names of the classes; none, or one each
+    outcome: Outcome = "one"
+    special: Special = Special()
+
+    @model_validator(mode="after")
+    def _agree(self) -> "MaskedConfig":
+        if self.stack.block.attention.causal:
+            raise ValueError("a masked-word model looks both ways: its attention needs causal=False")
+        if self.stack.block.cross is not None:
+            raise ValueError("a masked-word model reads no source: cross-attention belongs to an encoder-decoder")
+        if not self.pooler and (self.adjacent or self.inverted or self.inference or self.classes):
+            raise ValueError("heads that judge sentences and the classifier read the pooled vector: need pooler=True")
+        for classes, labels in ((self.classes, self.labels), (self.inference, self.inference_labels)):
+            if labels and len(labels) != classes:
+                raise ValueError(f"{classes} classes have {classes} labels, not {len(labels)}")
+        return self
+
+    def label(self, index: int) -> str:
+        """What a class is called; its number where nobody named it."""
+        return self.labels[index] if self.labels else str(index)
+
+
+Pooling = Literal["cls", "mean", "max", "mean_sqrt_len"]
+Whole = Annotated[int, Field(ge=0, strict=True)]
+
+
+class DenseConfig(Frozen):
+    """A last linear map of a text's vector, and its curve."""
+
+    width: Size  # of the vectors it gives
+    activation: str = "tanh"
+    bias: bool = True
+
+
+class SentenceConfig(ModelConfig):
+    """Sentence-BERT (arXiv:1908.10084): an encoder, a pooling of its vectors, a linear map, a norm.
+
+    A text has at most `limit` tokens: of a longer one the middle is left out, so that its last `tail` tokens stay (BERT
+    closes each text with one). A `prompt` stands before every text. `family` names the layout it is saved in.
+    """
+
+    module = "headway.models.sentence:SentenceEncoder"
+    tasks = ("embed", "masked", "classify")
+    measures = ("embed",)
+
+    kind: Literal["sentence"] = "sentence"
+    family: str = "sentence"
+    encoder: MaskedConfig
+    pooling: Pooling = "mean"
+    dense: DenseConfig | None = None
+    normalise: bool = True
+    limit: Size
+    tail: Whole = 1
+    prompt: str = ""
+
+    @model_validator(mode="after")
+    def _agree(self) -> "SentenceConfig":
+        if self.limit > self.encoder.length:
+            raise ValueError(f"the encoder has {self.encoder.length} positions, too few for a limit of {self.limit}")
+        if self.tail >= self.limit:
+            raise ValueError(f"the last {self.tail} tokens of every text leave no room in a limit of {self.limit}")
+        return self
+
+    @property
+    def width(self) -> int:
+        """Of the vectors it gives."""
+        return self.encoder.stack.block.output_width if self.dense is None else self.dense.width
+
+
+class Forced(Frozen):
+    """What decoding must or must not produce, whatever the logits say."""
+
+    first: int | None = None  # the one token that may follow the start token
+    last: int | None = None  # the token that ends a text which reached its greatest length
+    never: tuple[int, ...] = ()  # tokens that are never produced
+
+
+class Seq2SeqConfig(ModelConfig):
+    """Embeddings, an encoder, a decoder that attends to it, and a head that may be the target's embedding (tied).
+
+        x = norm(scale · tokens[t] + positions[p])        logits = head_scale · h Wᵀ + bias
+
+    `positions` "halves" are sinusoids whose sines stand in the first half of the channels (Marian); `offset` rows of a
+    learned table come before position 0 (BART). `family` names the layout in which the model is saved.
+    """
+
+    module = "headway.models.seq2seq:Seq2Seq"
+    reads = "source"
+    writes = True
+    tasks = ("seq2seq",)
+    measures = ("seq2seq",)
+
+    kind: Literal["seq2seq"] = "seq2seq"
+    family: str = "headway"
+    vocabulary: Size
+    target_vocabulary: Size | None = None  # None: source and target share one vocabulary and one embedding
+    length: Size | None = None  # positions it was made for; None: no limit
+    encoder: StackConfig
+    decoder: StackConfig
+    positions: Literal["learned", "sinusoidal", "halves", "none"] = "none"
+    offset: Annotated[int, Field(ge=0, strict=True)] = 0
+    embedding_scale: float = 1.0
+    embedding_norm: bool = False
+    tied: bool = True
+    head_scale: float = 1.0
+    head_bias: bool = False
+    special: Special = Special()
+    forced: Forced = Forced()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_relative(cls, given: Any) -> Any:
+        """`relative`, which older files have, is a bias of both stacks."""
+        if not isinstance(given, dict) or "relative" not in given:
+            return given
+        found = {name: value for name, value in given.items() if name != "relative"}
+        if given["relative"] is not None:
+            bias = {"kind": "relative", **given["relative"]}
+            found |= {name: {**given[name], "bias": bias} for name in ("encoder", "decoder")}
+        return found
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Seq2SeqConfig":
+        encoder, decoder = self.encoder.block, self.decoder.block
+        if encoder.attention.causal or encoder.cross is not None:
+            raise ValueError("an encoder sees its whole source and nothing else: causal=False and no cross-attention")
+        if decoder.cross is None or not decoder.attention.causal:
+            raise ValueError("a decoder predicts what follows from a source: causal=True and cross-attention")
+        if decoder.cross.source_width != encoder.output_width:
+            raise ValueError(
+                f"the decoder attends to a source of width {decoder.cross.source_width}, and the encoder gives "
+                f"{encoder.output_width}"
+            )
+        return self._entrances()
+
+    def _entrances(self) -> "Seq2SeqConfig":
+        if self.target_vocabulary is None and self.encoder.block.width != self.decoder.block.width:
+            raise ValueError(
+                f"one embedding serves stacks of one width, not {self.encoder.block.width} and "
+                f"{self.decoder.block.width}: give target_vocabulary for an embedding of its own"
+            )
+        if self.positions == "learned" and self.length is None:
+            raise ValueError("a table of learned positions has a length: give one")
+        if self.offset and self.positions != "learned":
+            raise ValueError(f"an offset of {self.offset} is for learned positions; {self.positions} has no table")
+        return self
+
+    @property
+    def outputs(self) -> int:
+        """How many tokens the head tells apart."""
+        return self.vocabulary if self.target_vocabulary is None else self.target_vocabulary
+
+
+class RecurrentConfig(ModelConfig):
+    """Bahdanau's encoder-decoder (arXiv:1409.0473): gated recurrent networks joined by additive attention.
+
+    >>> config = RecurrentConfig(source_vocabulary=30000, vocabulary=30000, width=620, hidden=1000)
+    >>> config.attention_width, config.output_width, config.annotation_width
+    (1000, 500, 2000)
+    """
+
+    module = "headway.models.recurrent:Recurrent"
+    reads = "source"
+    writes = True
+    tasks = ("seq2seq",)
+    measures = ("seq2seq",)
+
+    kind: Literal["recurrent"] = "recurrent"
+    family: str = "headway"
+    source_vocabulary: Size
+    vocabulary: Size  # of the target
+    width: Size  # of the embeddings, m of the paper
+    hidden: Size  # of the states, n
+    own_attention_width: Size | None = Field(default=None, alias="attention_width")  # None: hidden
+    own_output_width: Size | None = Field(default=None, alias="output_width")  # None: half of hidden
+    bidirectional: bool = True  # whether the encoder also reads from the last word to the first
+    special: Special = Special()
+
+    @model_validator(mode="after")
+    def _agree(self) -> "RecurrentConfig":
+        forget_derived(self, ("attention_width", "output_width"))
+        return self
+
+    @property
+    def attention_width(self) -> int:
+        """Of the hidden layer that gives a score, n' of the paper."""
+        return self.hidden if self.own_attention_width is None else self.own_attention_width
+
+    @property
+    def output_width(self) -> int:
+        """Of the maxout layer, l."""
+        return (self.hidden + 1) // 2 if self.own_output_width is None else self.own_output_width
+
+    @property
+    def annotation_width(self) -> int:
+        """Of the vectors that the encoder gives to each word of the source."""
+        return self.hidden * (1 + self.bidirectional)
