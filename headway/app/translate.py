@@ -10,13 +10,13 @@ from typing import Any, TypedDict, Unpack, overload
 from headway.config.kinds import kinds_where
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
-from headway.decoding import Broken, Request, Result, beam, generate
+from headway.decoding import Generation, NonFiniteLogits, Request, beam, generate
 from headway.hub.load import Loaded, called, with_tokenizer
 from headway.nn.modes import evaluating
 
 WINDOW = 1024  # lines; a file may be longer than memory
 KINDS = kinds_where(lambda config: config.reads == "source")
-EMPTY = Result((), "", "end")  # of a line without words, which no model needs to see
+EMPTY = Generation((), "", "end")  # of a line without words, which no model needs to see
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Translator:
 
     def run(
         self, lines: Iterator[Line], *, batch: int, progress: Callable[[int], None]
-    ) -> Iterator[tuple[Line, Result]]:
+    ) -> Iterator[tuple[Line, Generation]]:
         """Every line with its translation, in the order given; `progress` hears how many are done."""
         done = 0
         while window := list(islice(lines, WINDOW)):
@@ -63,7 +63,7 @@ class Translator:
 
     def __call__(
         self, lines: Sequence[Line], *, batch: int = 32, progress: Callable[[int], None] = lambda done: None
-    ) -> list[Result]:
+    ) -> list[Generation]:
         """Lines of similar length are read together, so that little is padded; the longest come first."""
         sources = self._encoded(lines)
         order = sorted((row for row, source in enumerate(sources) if source), key=lambda row: -len(sources[row]))
@@ -75,16 +75,18 @@ class Translator:
             progress(len(lines) - len(order) + start + len(rows))
         return found
 
-    def _named(self, lines: Sequence[Line], sources: Sequence[tuple[int, ...]], rows: Sequence[int]) -> list[Result]:
+    def _named(
+        self, lines: Sequence[Line], sources: Sequence[tuple[int, ...]], rows: Sequence[int]
+    ) -> list[Generation]:
         try:
             return self._decoded([sources[row] for row in rows])
-        except Broken as error:
+        except NonFiniteLogits as error:
             where = lines[rows[error.request]].where
             raise ValueError(
                 f"the model's largest logit for {where} is {error.value}: its weights are broken"
             ) from None
 
-    def _decoded(self, sources: Sequence[tuple[int, ...]]) -> list[Result]:
+    def _decoded(self, sources: Sequence[tuple[int, ...]]) -> list[Generation]:
         requests = [Request(prompt=source, max_new_tokens=self.max_new_tokens) for source in sources]
         options: dict[str, Any] = {"tokenizer": self.tokenizer, "past_length": "stop"}
         if self.beams is None:
@@ -127,12 +129,12 @@ class Options(TypedDict, total=False):
 
 
 @overload
-def translate(model: Any, texts: str, **options: Unpack[Options]) -> Result: ...
+def translate(model: Any, texts: str, **options: Unpack[Options]) -> Generation: ...
 @overload
-def translate(model: Any, texts: Sequence[str], **options: Unpack[Options]) -> list[Result]: ...
+def translate(model: Any, texts: Sequence[str], **options: Unpack[Options]) -> list[Generation]: ...
 def translate(
     model: Any, texts: Any, *, tokenizer: Tokenizer | None = None, batch: int = 32, **options: Any
-) -> Result | list[Result]:
+) -> Generation | list[Generation]:
     """The translation of a text, or of each of several, by a model that reads a source; `.text` has the words.
 
     The model is one that `headway.load` gave, or the name or path of one. An empty text stays empty.

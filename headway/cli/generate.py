@@ -126,9 +126,9 @@ def spoken(error: ValueError) -> str:
     >>> spoken(ValueError('5 tokens and max_new_tokens=80 more do not fit: choose past_length="stop"'))
     '5 tokens and --max-new-tokens 80 more do not fit: choose --past-length stop'
     """
-    from headway.decoding import Broken
+    from headway.decoding import NonFiniteLogits
 
-    if isinstance(error, Broken):
+    if isinstance(error, NonFiniteLogits):
         return str(error).replace(f"request {error.request}", f"prompt {error.request + 1}")
     text = re.sub(r"^Request cannot take (\w+)=", lambda found: f"{_option(found[1])} cannot be ", str(error))
     return re.sub(r'\b(max_new_tokens|past_length)="?(\w+)"?', lambda found: f"{_option(found[1])} {found[2]}", text)
@@ -168,7 +168,7 @@ def _results(
 
 
 def _streamed(model: Any, requests: list, options: dict[str, Any], *, silent: bool) -> list:
-    from headway.decoding import Result, stream
+    from headway.decoding import Generation, stream
 
     found: list[list] = [[] for _ in requests]
 
@@ -180,7 +180,7 @@ def _streamed(model: Any, requests: list, options: dict[str, Any], *, silent: bo
     for text in in_turn(events()):
         if not silent:
             print(text, end="", flush=True)
-    results = [Result.of(one) for one in found]
+    results = [Generation.of(one) for one in found]
     for number, result in enumerate(results, 1):
         _finish(number, result)
     return results

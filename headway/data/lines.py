@@ -47,7 +47,7 @@ _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """A line without its end, or a piece of a very long one: `ends` says whether it is the last.
 
     `mark` is the end that was taken off; the last line of a file may have none.
@@ -59,7 +59,7 @@ class Line:
     mark: str = "\n"
 
 
-def lines(file: Path) -> Iterator[Line]:
+def lines(file: Path) -> Iterator[TextLine]:
     """The lines of a file; `-` is stdin. What is compressed with gzip is told by its first bytes, not by its name."""
     with _stream(file) as stream:
         try:
@@ -92,17 +92,17 @@ def _unpacked(stream: io.BufferedIOBase, file: Path) -> io.BufferedIOBase:
     return buffered
 
 
-def _decoded(stream: io.BufferedIOBase, name: str) -> Iterator[Line]:
+def _decoded(stream: io.BufferedIOBase, name: str) -> Iterator[TextLine]:
     number, left, open_ = 1, b"", False
     while raw := stream.readline(PIECE):
         marked, last = raw.endswith(b"\n"), len(raw) < PIECE
         raw = left + raw
         left = b"" if marked or last else raw[_whole(raw) :]
         text = text_of(raw[: len(raw) - len(left)], number, name)
-        yield Line(number, text, marked or last, "\n" if marked else "")
+        yield TextLine(number, text, marked or last, "\n" if marked else "")
         number, open_ = number + marked, not (marked or last)
     if open_:  # the file ended with a whole piece
-        yield Line(number, text_of(left, number, name), ends=True, mark="")
+        yield TextLine(number, text_of(left, number, name), ends=True, mark="")
 
 
 def _whole(raw: bytes) -> int:

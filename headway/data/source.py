@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.config.train import DataConfig
 from headway.data import builtin_data
-from headway.data.lines import PIECE, Line, lines, name_of, whole_lines
+from headway.data.lines import PIECE, TextLine, lines, name_of, whole_lines
 from headway.data.paths import DataFile, find_data, fingerprint, size_of
 
 __all__ = ["Document", "Record", "documents", "fingerprint", "records", "size_of"]
@@ -97,10 +97,10 @@ def _recorded(found: Iterable[Record], document: str) -> Iterator[Document]:
             yield Document(record.where, text)
         elif document != "file":
             numbered = enumerate(text.splitlines(), start=1)
-            yield from CUTS[document]((Line(number, line) for number, line in numbered), record.where)
+            yield from CUTS[document]((TextLine(number, line) for number, line in numbered), record.where)
 
 
-def _files(found: Iterable[Line], name: str) -> Iterator[Document]:
+def _files(found: Iterable[TextLine], name: str) -> Iterator[Document]:
     """One document, in pieces; the last is told from the others by looking one ahead."""
     ready, begun = "", False
     for piece in _pieces(found):
@@ -111,7 +111,7 @@ def _files(found: Iterable[Line], name: str) -> Iterator[Document]:
         yield Document(name, ready)
 
 
-def _pieces(found: Iterable[Line]) -> Iterator[str]:
+def _pieces(found: Iterable[TextLine]) -> Iterator[str]:
     held: list[str] = []
     size = 0
     for line in found:
@@ -124,7 +124,7 @@ def _pieces(found: Iterable[Line]) -> Iterator[str]:
         yield "".join(held)
 
 
-def _each_line(found: Iterable[Line], name: str) -> Iterator[Document]:
+def _each_line(found: Iterable[TextLine], name: str) -> Iterator[Document]:
     begun = False
     for line in found:
         if begun or not line.ends or line.text.strip():
@@ -132,7 +132,7 @@ def _each_line(found: Iterable[Line], name: str) -> Iterator[Document]:
             begun = not line.ends
 
 
-def _paragraphs(found: Iterable[Line], name: str) -> Iterator[Document]:
+def _paragraphs(found: Iterable[TextLine], name: str) -> Iterator[Document]:
     held: list[str] = []
     where, size, begun, fresh = "", 0, False, True  # begun: a piece of it was given; fresh: a line begins
     for line in found:

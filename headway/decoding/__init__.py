@@ -5,7 +5,7 @@ for event in stream(model, [Request(prompt="Once")], tokenizer=tokenizer):
 """
 
 from headway.decoding.beam import beam
-from headway.decoding.request import Broken, Event, Request, Result
-from headway.decoding.stream import Batch, generate, stream
+from headway.decoding.request import Generation, NonFiniteLogits, Request, TokenEvent
+from headway.decoding.stream import DecodingBatch, generate, stream
 
-__all__ = ["stream", "generate", "beam", "Batch", "Request", "Result", "Event", "Broken"]
+__all__ = ["stream", "generate", "beam", "DecodingBatch", "Request", "Generation", "TokenEvent", "NonFiniteLogits"]

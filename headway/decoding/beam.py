@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.reader import Pad, PastLength, Reader
-from headway.decoding.request import Finish, Request, Result
+from headway.decoding.request import Finish, Generation, Request
 from headway.decoding.row import forced, naming, pieces_of
 from headway.decoding.text import byte_tokens
 from headway.ops.sampling.logits import check_finite, log_total, steer
@@ -124,7 +124,7 @@ def beam(
     pad: Pad = "left",
     cache: bool = True,
     past_length: PastLength = "refuse",
-) -> list[list[Result]]:
+) -> list[list[Generation]]:
     """For each request its `beams` best texts, best first; all requests are searched in one batch."""
     reader = Reader(model, tokenizer, pad, cache, past_length)
     rule, ends = Beams(beams, alpha, until), frozenset(reader.special.end)
@@ -170,14 +170,14 @@ def _step(reader: Reader, searches: list[Search], logits: Float[Tensor, "B V"]) 
     return rows, last
 
 
-def _results(reader: Reader, search: Search, prompt: tuple[int, ...]) -> list[Result]:
+def _results(reader: Reader, search: Search, prompt: tuple[int, ...]) -> list[Generation]:
     raw = frozenset() if reader.tokenizer is None else byte_tokens(reader.tokenizer)
     found = []
     for score, finish, text in search.finished:
         pieces = pieces_of(reader, prompt, raw)
         shown = text.tokens[:-1] if text.tokens[-1] in search.ends | search.stops else text.tokens
         words = "" if pieces is None else "".join(map(pieces.add, shown)) + pieces.finish()
-        found.append(Result(text.tokens, words, finish, score=score))
+        found.append(Generation(text.tokens, words, finish, score=score))
     return found
 
 

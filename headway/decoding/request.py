@@ -56,7 +56,7 @@ class Request(Frozen):
         return (given,) if isinstance(given, str) else given
 
 
-class Choosing(TypedDict, total=False):
+class RequestOptions(TypedDict, total=False):
     """The options of a Request by name, for whoever asks without one."""
 
     max_new_tokens: int
@@ -104,10 +104,10 @@ def _request(given: Any, options: dict[str, Any]) -> Request:
     return Request(prompt=prompt, **options)
 
 
-class Broken(ValueError):
+class NonFiniteLogits(ValueError):
     """A request whose logits are not numbers, so that nothing can be chosen.
 
-    >>> str(Broken(3, float("nan")))
+    >>> str(NonFiniteLogits(3, float("nan")))
     "the model's largest logit for request 3 is nan: its weights or inputs are broken"
     """
 
@@ -119,7 +119,7 @@ class Broken(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TokenEvent:
     """One token of one request. Text may lag behind tokens: a character or a stop string may not be whole yet.
 
     `margin` is by how much the token was chosen: a lead in logits, or in probability the distance to another token.
@@ -140,7 +140,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Generation:
     """All tokens of one request: with the one that ended it, which is not part of the text.
 
     `ties` are the indices of tokens that float32 could have chosen otherwise; `score` is of a beam search.
@@ -155,7 +155,7 @@ class Result:
     score: float | None = None
 
     @classmethod
-    def of(cls, events: list[Event]) -> "Result":
+    def of(cls, events: list[TokenEvent]) -> "Generation":
         last = events[-1].finish
         assert last is not None
         logprobs = tuple(event.logprob for event in events if event.logprob is not None)

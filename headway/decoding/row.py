@@ -8,11 +8,11 @@ from torch import Tensor
 
 from headway.config.text import Forced
 from headway.decoding.reader import Reader
-from headway.decoding.request import Broken, Event, Finish, Request
+from headway.decoding.request import Finish, NonFiniteLogits, Request, TokenEvent
 from headway.decoding.text import Pieces, Text
 
 
-class Row:
+class DecodingRow:
     """The tokens, the text and the end of one request."""
 
     def __init__(self, index: int, request: Request, reader: Reader, raw: frozenset[int]) -> None:
@@ -45,7 +45,7 @@ class Row:
 
     def take(
         self, token: int, margin: float, logprob: float | None = None, likeliest: Sequence[tuple[int, float]] = ()
-    ) -> Event:
+    ) -> TokenEvent:
         """Add a token, and say what it brings."""
         must = self.forced
         self.tokens.append(token)
@@ -57,7 +57,7 @@ class Row:
             text += self._text.finish()
             if self._text.stopped:
                 self.finish = "stop"
-        return Event(self.index, token, text, margin, logprob, tuple(likeliest), self.finish)
+        return TokenEvent(self.index, token, text, margin, logprob, tuple(likeliest), self.finish)
 
     def _add(self, token: int) -> str:
         if token in self._ends or token in self.request.stop_tokens:
@@ -87,7 +87,7 @@ def naming(logits: Tensor, requests: Sequence[int]) -> Iterator[None]:
     except ValueError:
         for request, best in zip(requests, logits.amax(-1).tolist(), strict=True):
             if not math.isfinite(best):
-                raise Broken(request, best) from None
+                raise NonFiniteLogits(request, best) from None
         raise
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from headway.config import nearest
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.reader import Pad, PastLength, Reader
-from headway.decoding.request import Choosing, Event, Prompt, Prompts, Request, Result, as_requests
-from headway.decoding.row import Row, naming
+from headway.decoding.request import Generation, Prompt, Prompts, Request, RequestOptions, TokenEvent, as_requests
+from headway.decoding.row import DecodingRow, naming
 from headway.decoding.text import byte_tokens
 from headway.hub.load import with_tokenizer
 from headway.models.sessions import Session
@@ -26,7 +26,7 @@ from headway.ops.sampling.logits import log_total, penalise, steer
 from headway.ops.sampling.uniform import uniform
 
 
-class Batch:
+class DecodingBatch:
     """Requests that are decoded together; `rows` of them at once (None: all), the others wait.
 
     pad: prompts that begin together are padded on the "left" or "right", or read one by one ("none").
@@ -49,8 +49,8 @@ class Batch:
         self._reader = Reader(model, tokenizer, pad, cache, past_length)
         self._raw = frozenset() if tokenizer is None else byte_tokens(tokenizer)
         self._most_rows, self._joined = rows, 0
-        self._waiting: list[Row] = []
-        self._rows: list[Row] = []
+        self._waiting: list[DecodingRow] = []
+        self._rows: list[DecodingRow] = []
         self._session: Session | None = None
         self._device: torch.device | None = None
         self._rules = Rules([], [], [], [])
@@ -63,7 +63,7 @@ class Batch:
 
     def join(self, requests: Sequence[Request]) -> list[int]:
         """Take in requests and return their numbers; refuses all of them if one cannot be served."""
-        new = [Row(self._joined + i, request, self._reader, self._raw) for i, request in enumerate(requests)]
+        new = [DecodingRow(self._joined + i, request, self._reader, self._raw) for i, request in enumerate(requests)]
         self._joined += len(new)
         self._waiting += new
         return [row.index for row in new]
@@ -75,7 +75,7 @@ class Batch:
         self._drop()
 
     @torch.no_grad()
-    def step(self) -> list[Event]:
+    def step(self) -> list[TokenEvent]:
         """One more token for every row, new rows included; nothing when no request is left."""
         logits = self._advance()
         if logits is None:
@@ -124,7 +124,7 @@ class Batch:
         self._rules = self._rules.of(stay)
         self._seen = None if self._seen is None else self._seen[rows]
 
-    def _admit(self) -> list[Row]:
+    def _admit(self) -> list[DecodingRow]:
         waiting = [row for row in self._waiting if not row.done]
         room = len(waiting) if self._most_rows is None else self._most_rows - len(self._rows)
         self._waiting = waiting[room:]
@@ -165,7 +165,7 @@ class Batch:
         return [() if count is None else (one, some[:count]) for one, some, count in rows]
 
 
-class Reading(TypedDict, total=False):
+class BatchOptions(TypedDict, total=False):
     """The options of a Batch by name, for whoever reads without one."""
 
     tokenizer: Tokenizer | None
@@ -175,12 +175,12 @@ class Reading(TypedDict, total=False):
     rows: int | None
 
 
-class Options(Choosing, Reading, total=False):
+class DecodingOptions(RequestOptions, BatchOptions, total=False):
     """All that may be said beside a model and its prompts."""
 
 
-def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[Options]) -> Iterator[Event]:
-    """Tokens and pieces of text as they come, a prompt's number with each; see `Batch` and `Request` for the options.
+def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[DecodingOptions]) -> Iterator[TokenEvent]:
+    """Tokens and pieces of text as they come, a prompt's number with each; `DecodingBatch` and `Request` have the options.
 
     The model is one that `headway.build` or `headway.load` gave, or the name or path of one to load; without a
     tokenizer it is read with its own. While it is read it is in eval mode.
@@ -189,22 +189,22 @@ def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[Options]) ->
     model, tokenizer = with_tokenizer(model, reading.pop("tokenizer", None))
     requests, _ = as_requests(prompts, choosing)
     with evaluating(model):
-        batch = Batch(model, tokenizer=tokenizer, **reading)
+        batch = DecodingBatch(model, tokenizer=tokenizer, **reading)
         batch.join(requests)  # here and not in the iterator, so that a mistake is said before a token is asked for
     return _events(batch, model)
 
 
 def _parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is for the requests, and what for the batch that reads them."""
-    known = (*Choosing.__annotations__, *Reading.__annotations__)
+    known = (*RequestOptions.__annotations__, *BatchOptions.__annotations__)
     for name in options:
         if name not in known:
             raise ValueError(f"there is no option {name!r}{nearest(name, known)}; there are {', '.join(known)}")
-    reading = {name: options.pop(name) for name in Reading.__annotations__ if name in options}
+    reading = {name: options.pop(name) for name in BatchOptions.__annotations__ if name in options}
     return options, reading
 
 
-def _events(batch: Batch, model: Any) -> Iterator[Event]:
+def _events(batch: DecodingBatch, model: Any) -> Iterator[TokenEvent]:
     while batch.running:
         with evaluating(model):
             events = batch.step()
@@ -212,10 +212,10 @@ def _events(batch: Batch, model: Any) -> Iterator[Event]:
 
 
 @overload
-def generate(model: Any, prompts: Prompt, **options: Unpack[Options]) -> Result: ...
+def generate(model: Any, prompts: Prompt, **options: Unpack[DecodingOptions]) -> Generation: ...
 @overload
-def generate(model: Any, prompts: Prompts, **options: Unpack[Options]) -> list[Result]: ...
-def generate(model: Any, prompts: Any, **options: Any) -> Result | list[Result]:
+def generate(model: Any, prompts: Prompts, **options: Unpack[DecodingOptions]) -> list[Generation]: ...
+def generate(model: Any, prompts: Any, **options: Any) -> Generation | list[Generation]:
     """All tokens and the whole text that follow a prompt, or each of several, in their order; options as for `stream`.
 
     >>> from headway.models import build
@@ -225,8 +225,8 @@ def generate(model: Any, prompts: Any, **options: Any) -> Result | list[Result]:
     """
     choosing, reading = _parted(options)
     requests, single = as_requests(prompts, choosing)
-    found: list[list[Event]] = [[] for _ in requests]
+    found: list[list[TokenEvent]] = [[] for _ in requests]
     for event in stream(model, requests, **reading):
         found[event.request].append(event)
-    results = [Result.of(events) for events in found]
+    results = [Generation.of(events) for events in found]
     return results[0] if single else results

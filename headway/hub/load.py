@@ -74,7 +74,7 @@ def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) 
     return load_model(path, dtype=dtype)
 
 
-class Opened(NamedTuple):
+class FreshModel(NamedTuple):
     """A model without weights of its own, and what a function gave beside it."""
 
     model: Any
@@ -82,7 +82,7 @@ class Opened(NamedTuple):
     receipt: Receipt
 
 
-def open_without_weights(target: Preset | Function, *, dtype: torch.dtype | str | None, seed: int) -> Opened:
+def open_without_weights(target: Preset | Function, *, dtype: torch.dtype | str | None, seed: int) -> FreshModel:
     """What a preset configures, with random weights; what a function makes, torch's draws beginning at the seed."""
     made = target.config if isinstance(target, Preset) else target.made(seed)
     model, beside = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
@@ -95,7 +95,7 @@ def open_without_weights(target: Preset | Function, *, dtype: torch.dtype | str 
         model = model.to(kind)
     family = getattr(getattr(model, "config", None), "family", None) or type(model).__name__
     stands = str(next((p.dtype for p in model.parameters()), torch.float32)).removeprefix("torch.")
-    return Opened(model, beside, Receipt(target.name, str(family), 0, 0, (), (), (), parameters(model), stands, ""))
+    return FreshModel(model, beside, Receipt(target.name, str(family), 0, 0, (), (), (), parameters(model), stands, ""))
 
 
 def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:

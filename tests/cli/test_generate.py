@@ -17,7 +17,7 @@ from headway.cli import main
 from headway.cli.generate import in_turn
 from headway.config import Special
 from headway.data.tokenizer import Tokenizer
-from headway.decoding import Event, Request, beam, generate
+from headway.decoding import Request, TokenEvent, beam, generate
 from headway.presets.bert import bert
 from tests.decoding.tiny import CONFIGS
 from tests.fresh import fresh
@@ -278,7 +278,7 @@ def test_past_the_length_it_can_stop(directories: dict[str, Path], capsys: pytes
 def test_pieces_come_in_turn() -> None:
     """The first request as it comes, the others when it is their turn, each with a line break after it."""
     said = [(1, "a", None), (0, "x", None), (2, "p", "end"), (1, "b", "end"), (0, "y", None), (0, "z", "end")]
-    events = iter([Event(request, 7, text, 1.0, finish=finish) for request, text, finish in said])
+    events = iter([TokenEvent(request, 7, text, 1.0, finish=finish) for request, text, finish in said])
     assert list(in_turn(events)) == ["x", "y", "z", "\n", "ab", "\n", "p", "\n"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.config import Special
-from headway.decoding import Request, Result, beam, generate
+from headway.decoding import Generation, Request, beam, generate
 from headway.decoding.beam import Beams
 from tests.decoding.markov import Markov
 from tests.decoding.tiny import model
@@ -41,7 +41,7 @@ def every_text(table: np.ndarray, start: int, alpha: float) -> list[tuple[float,
     return sorted(found, reverse=True)
 
 
-def texts(results: list[Result]) -> list[tuple[int, ...]]:
+def texts(results: list[Generation]) -> list[tuple[int, ...]]:
     return [result.tokens for result in results]
 
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.decoding import Batch, Event, Request, Result, generate, stream
+from headway.decoding import DecodingBatch, Generation, Request, TokenEvent, generate, stream
 from tests.decoding.tiny import CONFIGS, V, model
 from tests.thorough import examples
 
@@ -26,12 +26,12 @@ def unchecked() -> Iterator[None]:
 
 
 LANGUAGE = ["gpt2", "llama", "window", "linear"]
-Way = Callable[[torch.nn.Module, list[Request]], list[Result]]
+Way = Callable[[torch.nn.Module, list[Request]], list[Generation]]
 
 
-def collected(batch: Batch, requests: list[Request], when: list[int]) -> list[Result]:
+def collected(batch: DecodingBatch, requests: list[Request], when: list[int]) -> list[Generation]:
     """Requests that join the batch after so many steps each, while others are running."""
-    found: dict[int, list[Event]] = {}
+    found: dict[int, list[TokenEvent]] = {}
     order: list[int] = []
     step, left = 0, sorted(range(len(requests)), key=lambda i: when[i])
     while left or batch.running:
@@ -42,7 +42,7 @@ def collected(batch: Batch, requests: list[Request], when: list[int]) -> list[Re
         for event in batch.step():
             found.setdefault(order[event.request], []).append(event)
         step += 1
-    return [Result.of(found[i]) for i in range(len(requests))]
+    return [Generation.of(found[i]) for i in range(len(requests))]
 
 
 WAYS: dict[str, Way] = {
@@ -52,8 +52,10 @@ WAYS: dict[str, Way] = {
     "two rows": lambda m, r: generate(m, r, rows=2),
     "alone": lambda m, r: [generate(m, [one])[0] for one in r],
     "reversed": lambda m, r: generate(m, r[::-1])[::-1],
-    "joined": lambda m, r: collected(Batch(m, pad="right"), r, [0, 2, 1][: len(r)]),
-    "streamed": lambda m, r: [Result.of([e for e in stream(m, r, rows=2) if e.request == i]) for i in range(len(r))],
+    "joined": lambda m, r: collected(DecodingBatch(m, pad="right"), r, [0, 2, 1][: len(r)]),
+    "streamed": lambda m, r: [
+        Generation.of([e for e in stream(m, r, rows=2) if e.request == i]) for i in range(len(r))
+    ],
 }
 UNCACHED: dict[str, Way] = {
     "uncached left": lambda m, r: generate(m, r, cache=False),
@@ -79,12 +81,12 @@ requests = st.lists(
 )
 
 
-def alone(name: str, dtype: torch.dtype, asked: list[Request]) -> list[Result]:
+def alone(name: str, dtype: torch.dtype, asked: list[Request]) -> list[Generation]:
     cache = CONFIGS[name].kind == "recurrent"
     return [generate(model(name, dtype), [request], cache=cache)[0] for request in asked]
 
 
-def same(found: Result, right: Result, *, atol: float, exact: bool) -> None:
+def same(found: Generation, right: Generation, *, atol: float, exact: bool) -> None:
     """Equal up to a reported tie, log-probabilities included."""
     pairs = list(zip(found.tokens, right.tokens, strict=False))
     apart = next((i for i, (one, other) in enumerate(pairs) if one != other), None)
@@ -156,7 +158,7 @@ def test_sliding_past_the_length_is_what_a_longer_model_says(name: str) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 def test_other_models_do_not_slide(name: str) -> None:
     with pytest.raises(ValueError, match="cannot slide past its length"):
-        Batch(model(name), past_length="slide")
+        DecodingBatch(model(name), past_length="slide")
 
 
 def test_a_source_too_long_is_refused_and_a_target_stops() -> None:
@@ -170,4 +172,4 @@ def test_a_source_too_long_is_refused_and_a_target_stops() -> None:
     with pytest.raises(ValueError, match="the prompt is empty"):
         generate(bart, [Request(prompt=())])
     with pytest.raises(ValueError, match="no other memory than its state"):
-        Batch(model("recurrent"), cache=False)
+        DecodingBatch(model("recurrent"), cache=False)

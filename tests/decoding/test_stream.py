@@ -7,7 +7,7 @@ import torch
 
 from headway.config import Special
 from headway.config.text import Forced
-from headway.decoding import Batch, Broken, Event, Request, Result, beam, generate, stream
+from headway.decoding import DecodingBatch, Generation, NonFiniteLogits, Request, TokenEvent, beam, generate, stream
 from headway.ops.sampling.uniform import uniform
 from tests.decoding.markov import Markov, counting
 from tests.decoding.tiny import CONFIGS
@@ -16,7 +16,7 @@ from tests.fresh import fresh
 V = 11
 
 
-def tokens(results: list[Result]) -> list[tuple[int, ...]]:
+def tokens(results: list[Generation]) -> list[tuple[int, ...]]:
     return [result.tokens for result in results]
 
 
@@ -34,7 +34,7 @@ def test_the_margin_and_the_log_probability_are_those_of_the_table() -> None:
     assert [token for token, _ in result.likeliest[0]][:1] == [4]
     assert [value for _, value in result.likeliest[0]] == pytest.approx([3 - total, -total, -total])
     [event, *_] = stream(counting(V), [Request(prompt=(3,), max_new_tokens=2)])
-    assert event == Event(request=0, token=4, text="", margin=3.0)
+    assert event == TokenEvent(request=0, token=4, text="", margin=3.0)
 
 
 def test_a_log_probability_is_the_models_own() -> None:
@@ -47,7 +47,7 @@ def test_a_log_probability_is_the_models_own() -> None:
 
 def test_rows_leave_and_others_join_while_they_run() -> None:
     model = counting(V)
-    batch = Batch(model)
+    batch = DecodingBatch(model)
     assert batch.join([Request(prompt=(0,), max_new_tokens=4), Request(prompt=(5,), max_new_tokens=1)]) == [0, 1]
     assert [(event.request, event.token, event.finish) for event in batch.step()] == [
         (0, 1, None),
@@ -66,7 +66,7 @@ def test_rows_leave_and_others_join_while_they_run() -> None:
 
 
 def test_a_batch_that_is_empty_again_begins_anew() -> None:
-    batch = Batch(counting(V))
+    batch = DecodingBatch(counting(V))
     for start in (2, 5):
         batch.join([Request(prompt=(start,), max_new_tokens=1)])
         assert [event.token for event in batch.step()] == [start + 1]
@@ -81,11 +81,11 @@ def test_those_beyond_the_rows_wait_for_their_turn() -> None:
     assert tokens(generate(model, requests, rows=2)) == [(1, 2, 3), (3,), (5, 6), (7, 8), (9,)]
     assert max(int(line.split()[1]) for line in model.log if line.startswith("read")) == 2
     with pytest.raises(ValueError, match="at least one row, not 0"):
-        Batch(model, rows=0)
+        DecodingBatch(model, rows=0)
 
 
 def test_a_request_that_is_given_up_produces_nothing_more() -> None:
-    batch = Batch(counting(V), rows=2)
+    batch = DecodingBatch(counting(V), rows=2)
     batch.join([Request(prompt=(start,), max_new_tokens=5) for start in (0, 3, 6)])
     batch.step()
     batch.leave(0)
@@ -135,7 +135,7 @@ def test_repetition_is_penalised_by_what_was_read_and_produced() -> None:
     read = Request(prompt=(4,), max_new_tokens=2, repetition_penalty=4.0)
     found = generate(Markov(table), [penalised, plain, read])
     assert tokens(found) == [(4, 7, 4, 4), (4, 4, 4, 4), (7, 4)]
-    batch = Batch(Markov(table))  # one that joins and one that leaves do not disturb what was seen
+    batch = DecodingBatch(Markov(table))  # one that joins and one that leaves do not disturb what was seen
     batch.join([plain.model_copy(update={"max_new_tokens": 1}), penalised])
     first = [event.token for event in batch.step() if event.request == 1]
     batch.join([read])
@@ -208,7 +208,7 @@ def test_a_model_that_does_not_generate_is_refused() -> None:
     with pytest.raises(
         ValueError, match="a masked model does not generate text; language, seq2seq, recurrent models do"
     ):
-        Batch(counting(V, kind="masked"))
+        DecodingBatch(counting(V, kind="masked"))
 
 
 def test_a_model_in_training_is_refused_while_it_drops() -> None:
@@ -218,9 +218,9 @@ def test_a_model_in_training_is_refused_while_it_drops() -> None:
             self.config, self.dropout = counting(V).config, torch.nn.Dropout(share)
 
     with pytest.raises(ValueError, match=r"in training mode, with dropout: call model.eval\(\) first"):
-        Batch(Training(0.1))
-    Batch(Training(0.1).eval())
-    Batch(Training(0.0))
+        DecodingBatch(Training(0.1))
+    DecodingBatch(Training(0.1).eval())
+    DecodingBatch(Training(0.0))
 
 
 def test_broken_weights_are_not_turned_into_text() -> None:
@@ -233,11 +233,11 @@ def test_a_broken_row_is_named_by_its_request(options: dict[str, float]) -> None
     """After 8 nothing is known; by then the first request has left, so the row's place is not its number."""
     table = counting(V).table * 40
     table[8] = np.nan
-    batch = Batch(Markov(table))
+    batch = DecodingBatch(Markov(table))
     batch.join([Request(prompt=(0,), max_new_tokens=1), Request(prompt=(2,)), Request(prompt=(6,), **options)])
     batch.step()
     batch.step()
-    with pytest.raises(Broken, match="the model's largest logit for request 2 is nan") as caught:
+    with pytest.raises(NonFiniteLogits, match="the model's largest logit for request 2 is nan") as caught:
         batch.step()
     assert caught.value.request == 2
 
