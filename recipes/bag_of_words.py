@@ -26,11 +26,6 @@ def unigram_accuracy(train: Sentences, held: Sentences) -> float:
     return float((held.tokens.flat == guess).mean())
 
 
-def majority_accuracy(train: np.ndarray, held: np.ndarray) -> float:
-    """How often the most frequent label of the training examples is right."""
-    return float((held == np.bincount(train).argmax()).mean())
-
-
 @dataclass(frozen=True)
 class Bags:
     """For each example how much it has of each feature, a sparse row; and its label."""

@@ -139,10 +139,10 @@ def _option(name: str) -> str:
 
 
 def _generates(path: str, kind: str) -> None:
-    from headway.decoding.reader import KINDS
+    from headway.config.kinds import kinds_where
 
-    if kind not in KINDS:
-        raise ValueError(f"{path} holds a {kind} model, which does not generate text; {', '.join(KINDS)} models do")
+    if kind not in (known := kinds_where(lambda config: config.writes)):
+        raise ValueError(f"{path} holds a {kind} model, which does not generate text; {', '.join(known)} models do")
 
 
 def _results(

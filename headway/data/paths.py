@@ -98,10 +98,3 @@ def fingerprint(places: Sequence[str]) -> str:
             known = one.file.stat()
             said.append(f"{one.file.resolve()} {known.st_size} {known.st_mtime_ns}")
     return hashlib.sha256("\n".join(said).encode(errors="surrogateescape")).hexdigest()
-
-
-def size_of(places: Sequence[str]) -> int | None:
-    """Bytes on disk, to tell how far the work is; None where a place does not say."""
-    files = [one.file for one in find_data(places)]
-    known = [file.stat().st_size for file in files if file is not None and file.is_file() and file.suffix != ".gz"]
-    return sum(known) if len(known) == len(files) else None

@@ -15,9 +15,9 @@ from typing import Any
 from headway.config.train import DataConfig
 from headway.data import builtin_data
 from headway.data.lines import PIECE, TextLine, lines, name_of, whole_lines
-from headway.data.paths import DataFile, find_data, fingerprint, size_of
+from headway.data.paths import DataFile, find_data, fingerprint
 
-__all__ = ["Document", "Record", "documents", "fingerprint", "records", "size_of"]
+__all__ = ["Document", "Record", "documents", "fingerprint", "records"]
 
 LONGEST = 1 << 20  # characters of a line that is one example
 

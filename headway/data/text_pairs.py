@@ -12,7 +12,6 @@ A sentence encoder learns from texts that mean the same, with the rest of a batc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,14 +20,11 @@ from torch import Tensor
 from headway.config.text import Special
 from headway.config.train import DataConfig
 from headway.data.batch import IGNORED, Batch, Ragged, kept, padded
-from headway.data.files import read_json, write_json
-from headway.data.shards import open_array
 from headway.data.source import records
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal
 
 TOGETHER = 4096  # pairs that are tokenised in one go
-FACTS = "pairs.json"
 
 
 def seq2seq_special_tokens(tokenizer: Tokenizer) -> Special:
@@ -96,39 +92,6 @@ class Seq2SeqPairs:
             "target_keep": kept(said),
         }
         return Batch(inputs, {"loss": sum(map(len, said))})
-
-    def split(self, held: float) -> tuple["Seq2SeqPairs", "Seq2SeqPairs"]:
-        """The first pairs to learn from, and the last `held` of them to measure with, at least one each."""
-        if len(self) < 2:
-            raise ValueError("one pair cannot be split: give more, or validation data of its own")
-        at = min(max(round(len(self) * (1 - held)), 1), len(self) - 1)
-        return self._between(0, at), self._between(at, len(self))
-
-    def _between(self, first: int, last: int) -> "Seq2SeqPairs":
-        sides = (side.between(first, last) for side in (self.source, self.target))
-        return Seq2SeqPairs(*sides, start=self.start, pad=self.pad)
-
-    def save(self, directory: str | Path) -> None:
-        """Into a directory that `load` maps into memory."""
-        place = Path(directory)
-        place.mkdir(parents=True, exist_ok=True)
-        for name, side in (("source", self.source), ("target", self.target)):
-            np.save(place / f"{name}.npy", side.flat)
-            np.save(place / f"{name}_starts.npy", side.starts)
-        write_json(place / FACTS, {"pairs": len(self), "start": self.start, "pad": self.pad})
-
-    @classmethod
-    def load(cls, directory: str | Path) -> "Seq2SeqPairs":
-        place = Path(directory)
-        if not (place / FACTS).exists():
-            raise ValueError(f"{place} has no {FACTS}, so it holds no pairs that can be used")
-        facts = read_json(place / FACTS)
-        files = [(place / f"{side}.npy", place / f"{side}_starts.npy") for side in ("source", "target")]
-        sides = [Ragged(open_array(flat), open_array(starts)) for flat, starts in files]
-        for side in sides:
-            if len(side) != facts["pairs"] or int(side.starts[-1]) != len(side.flat):
-                raise ValueError(f"{place} does not hold the {facts['pairs']:,} pairs it names: remove it")
-        return cls(*sides, start=facts["start"], pad=facts["pad"])
 
 
 def _rows(

@@ -180,7 +180,7 @@ class DecodingOptions(RequestOptions, BatchOptions, total=False):
 
 
 def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[DecodingOptions]) -> Iterator[TokenEvent]:
-    """Tokens and pieces of text as they come, a prompt's number with each; `DecodingBatch` and `Request` have the options.
+    """Tokens and pieces of text as they come, a prompt's number with each; options: `DecodingBatch`, `Request`.
 
     The model is one that `headway.build` or `headway.load` gave, or the name or path of one to load; without a
     tokenizer it is read with its own. While it is read it is in eval mode.

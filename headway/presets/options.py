@@ -8,7 +8,7 @@
 Alibi()
 """
 
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from headway.config import (
     AttentionConfig,
@@ -191,6 +191,3 @@ def _feedforward(c: FeedForwardConfig, before: int, width: int, options: dict[st
 
 def _chosen(options: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: options[name] for name in names if name in options}
-
-
-Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "clipped", "none"]

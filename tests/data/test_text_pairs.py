@@ -1,7 +1,5 @@
 """Pairs: what the encoder reads, what the decoder reads, and what it is to say."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -97,27 +95,3 @@ def test_many_pairs_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.data.text_pairs.TOGETHER", 2)
     found = pairs()
     assert [bytes(found.target[row][:-1].astype(np.uint8)) for row in range(3)] == [b"el perro", b"uno", b"duerme"]
-
-
-def test_saved_pairs_are_the_same_and_damaged_ones_are_refused(tmp_path: Path) -> None:
-    found = pairs()
-    found.save(tmp_path / "pairs")
-    again = Seq2SeqPairs.load(tmp_path / "pairs")
-    rows = np.array([2, 0, 1])
-    one, other = found.batch(rows, KEYS), again.batch(rows, KEYS)
-    assert all(torch.equal(one.inputs[name], other.inputs[name]) for name in one.inputs)
-    assert (again.start, again.pad) == (START, PAD)
-    np.save(tmp_path / "pairs" / "target.npy", found.target.flat[:-1])
-    with pytest.raises(ValueError, match="does not hold the 3 pairs"):
-        Seq2SeqPairs.load(tmp_path / "pairs")
-    with pytest.raises(ValueError, match=r"has no pairs\.json"):
-        Seq2SeqPairs.load(tmp_path)
-
-
-def test_the_last_part_is_held_back() -> None:
-    learnt, held = pairs().split(0.3)
-    assert (len(learnt), len(held)) == (2, 1)
-    assert held.target[0].tolist() == [*b"duerme", END]
-    assert [len(part) for part in pairs().split(0.01)] == [2, 1]
-    with pytest.raises(ValueError, match="one pair cannot be split"):
-        pairs(RECORDS[:1]).split(0.1)

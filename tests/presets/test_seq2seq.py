@@ -33,7 +33,7 @@ def test_published_parameter_counts(name: str, parameters: int) -> None:
 
 
 def test_every_preset_is_counted() -> None:
-    assert set(PRESETS) == {*PUBLISHED, *FLAN.values()}
+    assert set(PRESETS) == {*PUBLISHED, *FLAN.values(), "rnnsearch"}  # whose paper counts nothing
     assert all(preset(flan.replace("-", "_")) == preset(name) for name, flan in FLAN.items())
 
 
