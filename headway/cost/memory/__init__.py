@@ -12,6 +12,7 @@ too. Caches are keys and values, a window of them, running totals, or a source.
 from dataclasses import asdict, dataclass, replace
 
 from headway.config import AttentionConfig, Frozen, LanguageConfig, StackConfig
+from headway.config.kinds import kinds_where
 from headway.config.text import RecurrentConfig, Seq2SeqConfig
 from headway.cost.memory.passes import KINDS
 from headway.cost.memory.traced import walked
