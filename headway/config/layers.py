@@ -266,6 +266,12 @@ class StackConfig(Frozen):
             )
 
 
+def stacks_of(config: Frozen) -> dict[str, StackConfig]:
+    """The stacks of a model, by the names that its configuration has for them."""
+    found = {name: getattr(config, name) for name in type(config).model_fields}
+    return {name: part for name, part in found.items() if isinstance(part, StackConfig)}
+
+
 class VectorsConfig(ModelConfig):
     """A stack of blocks and nothing around it: no words, no positions, no head.
 

@@ -24,6 +24,7 @@ from headway.config import (
     read_spec,
 )
 from headway.config.base import option_names
+from headway.config.layers import stacks_of
 from headway.config.spec import SPECS, spec_class
 
 # Where positions live other than in a table beside the words: a rotation of queries and keys, or a bias of the scores.
@@ -55,7 +56,7 @@ def resize(config: Frozen, **options: Any) -> Any:
     if isinstance(config, SentenceConfig):
         own = {name: options.pop(name) for name in list(options) if name in ("pooling", "normalise", "limit", "prompt")}
         return config.replace(encoder=resize(config.encoder, **options), **own)
-    stacks = [name for name in ("stack", "encoder", "decoder") if isinstance(getattr(config, name, None), StackConfig)]
+    stacks = stacks_of(config)
     if isinstance(config, VisionConfig):  # positions and windows stand on the grid that the patches will have
         config = config.replace(**{name: options.pop(name) for name in ("image", "patch") if name in options})
     inside = {"width", "attention", *STACK, *BLOCK, *ATTENTION, *FEEDFORWARD} if stacks else set()
@@ -63,7 +64,7 @@ def resize(config: Frozen, **options: Any) -> Any:
     top = {name: value for name, value in options.items() if name not in inside}
     places = _positions(config, top, options) if "positions" in top and stacks else {}
     _check(config, top, inside, spec)
-    changed = {name: _stack(getattr(config, name), spec, places, options) for name in stacks}
+    changed = {name: _stack(part, spec, places, options) for name, part in stacks_of(config).items()}
     return config.replace(**_followed(config, options), **_layout(config, options), **changed, **top)
 
 

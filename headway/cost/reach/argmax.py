@@ -18,14 +18,11 @@ from headway.config import (
     AttentionConfig,
     BlockConfig,
     Frozen,
-    LanguageConfig,
-    MaskedConfig,
     SentenceConfig,
     Seq2SeqConfig,
     StackConfig,
-    VectorsConfig,
-    VisionConfig,
 )
+from headway.config.layers import stacks_of
 from headway.nn.attention import Attention
 from headway.nn.block import Block, Stack
 from headway.ops.attention import Call, hard, record_of
@@ -137,8 +134,8 @@ def bound_of(config: Frozen, length: int, source: int) -> int | None:
     """The bound of a configured model; None where heads do not choose positions (channels, recurrent networks)."""
     if isinstance(config, SentenceConfig):
         return bound_of(config.encoder, length, source)
-    if isinstance(config, LanguageConfig | MaskedConfig | VectorsConfig | VisionConfig):
-        return _stack_bound(config.stack, length)
+    if len(stacks := stacks_of(config)) == 1:
+        return _stack_bound(*stacks.values(), length)
     return _joint_bound(config, length, source) if isinstance(config, Seq2SeqConfig) else None
 
 

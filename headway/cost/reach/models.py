@@ -18,17 +18,15 @@ from headway.config import (
     BlockConfig,
     DaViTConfig,
     Frozen,
-    LanguageConfig,
-    MaskedConfig,
     RecurrentConfig,
     SentenceConfig,
     Seq2SeqConfig,
     StackConfig,
-    VectorsConfig,
     VisionConfig,
     sides,
 )
 from headway.config.base import Pair
+from headway.config.layers import stacks_of
 from headway.cost.reach.masks import looked_at, selected_layers, selects, tile_axis
 from headway.cost.reach.sets import (
     LONGEST,
@@ -134,10 +132,10 @@ def layers_of(config: Frozen, texts: Texts) -> list[Layer]:
     """The sets of every layer of a model."""
     if isinstance(config, SentenceConfig):
         return layers_of(config.encoder, texts)
-    if isinstance(config, LanguageConfig | MaskedConfig | VectorsConfig):
-        return _stack("stack", config.stack, texts)
     if isinstance(config, VisionConfig):
         return _patches(config, texts.mask)
+    if len(stacks := stacks_of(config)) == 1:
+        return _stack("stack", *stacks.values(), texts)
     if texts.mask is not None:
         raise ValueError(
             f"a mask of one's own is for models of one text, or of patches, not for {config.kind_or_name()}"
