@@ -44,10 +44,10 @@ class ImageArray:
 
 @dataclass(frozen=True)
 class ImageDataset:
-    """Pictures of one size, each with the number of its class; `rows` are those of all shelves that belong to it."""
+    """Pictures of one size, each with the number of its class; `rows` are those of all arrays that belong to it."""
 
-    shelves: tuple[ImageArray, ...]
-    label: Int[np.ndarray, " A"]  # of every picture on the shelves
+    arrays: tuple[ImageArray, ...]
+    label: Int[np.ndarray, " A"]  # of every picture in the arrays
     names: tuple[str, ...]  # of the classes
     rows: Int[np.ndarray, " N"]
 
@@ -57,11 +57,11 @@ class ImageDataset:
     @property
     def size(self) -> Pair:
         """Rows and columns of pixels."""
-        return self.shelves[0].pixels.shape[1:3]
+        return self.arrays[0].pixels.shape[1:3]
 
     @property
     def channels(self) -> int:
-        return self.shelves[0].pixels.shape[3]
+        return self.arrays[0].pixels.shape[3]
 
     @property
     def labels(self) -> Int[np.ndarray, " N"]:
@@ -69,15 +69,15 @@ class ImageDataset:
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        return np.cumsum([0, *(len(shelf.pixels) for shelf in self.shelves)])
+        return np.cumsum([0, *(len(array.pixels) for array in self.arrays)])
 
     def take(self, rows: Int[np.ndarray, " B"]) -> np.ndarray:
         """B Y X C in float32, from 0 to 1."""
         rows = self.rows[rows]
         found = np.empty((len(rows), *self.size, self.channels), np.float32)
-        for start, shelf in zip(self._starts, self.shelves, strict=False):
-            here = (rows >= start) & (rows < start + len(shelf.pixels))
-            found[here] = shelf.pixels[rows[here] - start] * np.float32(shelf.unit)
+        for start, array in zip(self._starts, self.arrays, strict=False):
+            here = (rows >= start) & (rows < start + len(array.pixels))
+            found[here] = array.pixels[rows[here] - start] * np.float32(array.unit)
         return found
 
     def split(self, held: float) -> tuple["ImageDataset", "ImageDataset"]:
@@ -85,7 +85,7 @@ class ImageDataset:
         order = _fixed(len(self))
         count = round(held * len(self))
         parts = np.sort(order[count:]), np.sort(order[:count])
-        rest, other = (ImageDataset(self.shelves, self.label, self.names, self.rows[part]) for part in parts)
+        rest, other = (ImageDataset(self.arrays, self.label, self.names, self.rows[part]) for part in parts)
         return rest, other
 
     def measure(self) -> Images:
@@ -115,16 +115,16 @@ def read_images(
     `size`, `channels`, `names` and `images` are a model's; without them the first picture and the data decide. Pictures
     from folders are kept in one array, mapped from a file in `cache` where there is one.
     """
-    shelves: list[ImageArray] = []
+    arrays: list[ImageArray] = []
     for place in _files(places):
-        shelf = _shelf(place, size, channels, images or Images(), cache, progress)
-        size, channels = size or shelf.pixels.shape[1:3], channels or int(shelf.pixels.shape[3])
-        _check(shelf, size, channels)
-        shelves.append(shelf)
-    if not shelves:
+        array = _read_array(place, size, channels, images or Images(), cache, progress)
+        size, channels = size or array.pixels.shape[1:3], channels or int(array.pixels.shape[3])
+        _check(array, size, channels)
+        arrays.append(array)
+    if not arrays:
         raise ValueError("there are no pictures: name a folder, an .npz, an .npy or digits")
-    label, found = _numbered(shelves, names)
-    return ImageDataset(tuple(shelves), label, found, np.arange(len(label)))
+    label, found = _numbered(arrays, names)
+    return ImageDataset(tuple(arrays), label, found, np.arange(len(label)))
 
 
 def _files(places: Sequence[str]) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _files(places: Sequence[str]) -> Iterator[str]:
         yield from (one for one in found if not is_labels(Path(one)))
 
 
-def _shelf(
+def _read_array(
     place: str,
     size: Pair | None,
     channels: int | None,
@@ -169,31 +169,31 @@ def _unit(place: str, pixels: np.ndarray) -> float:
     return 1.0 if high <= 1 else 1 / 255
 
 
-def _check(shelf: ImageArray, size: Pair, channels: int) -> None:
-    found = shelf.pixels.shape
+def _check(array: ImageArray, size: Pair, channels: int) -> None:
+    found = array.pixels.shape
     if found[1:3] != tuple(size):
         raise ValueError(
-            f"the pictures of {shelf.where} have {found[1]} x {found[2]} pixels, and {size[0]} x {size[1]} are "
+            f"the pictures of {array.where} have {found[1]} x {found[2]} pixels, and {size[0]} x {size[1]} are "
             "expected: bring all of them to one size"
         )
     if found[3] != channels:
-        raise ValueError(f"the pictures of {shelf.where} have {found[3]} channels, and {channels} are expected")
+        raise ValueError(f"the pictures of {array.where} have {found[3]} channels, and {channels} are expected")
 
 
-def _numbered(shelves: Sequence[ImageArray], names: tuple[str, ...] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+def _numbered(arrays: Sequence[ImageArray], names: tuple[str, ...] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """The number of each picture's class, and the names of the classes."""
     if names is None:
-        names = _names(shelves)
+        names = _names(arrays)
     index = {name: number for number, name in enumerate(names)}
-    return np.concatenate([_numbers(shelf, names, index) for shelf in shelves]), names
+    return np.concatenate([_numbers(array, names, index) for array in arrays]), names
 
 
-def _names(shelves: Sequence[ImageArray]) -> tuple[str, ...]:
-    values = np.unique(np.concatenate([shelf.labels.astype(str) for shelf in shelves]))
-    where = ", ".join(shelf.where for shelf in shelves)
+def _names(arrays: Sequence[ImageArray]) -> tuple[str, ...]:
+    values = np.unique(np.concatenate([array.labels.astype(str) for array in arrays]))
+    where = ", ".join(array.where for array in arrays)
     if len(values) < 2:
         raise ValueError(f"all pictures of {where} are of one class, {str(values[0])!r}: there is nothing to learn")
-    if all(shelf.labels.dtype.kind in "iu" for shelf in shelves):
+    if all(array.labels.dtype.kind in "iu" for array in arrays):
         low, high = (int(found) for found in (values.astype(int).min(), values.astype(int).max()))
         if low < 0 or high >= 2**16:
             raise ValueError(f"classes count from 0, and {where} has the label {low if low < 0 else high}")
@@ -201,15 +201,15 @@ def _names(shelves: Sequence[ImageArray]) -> tuple[str, ...]:
     return tuple(values.tolist())
 
 
-def _numbers(shelf: ImageArray, names: tuple[str, ...], index: dict[str, int]) -> np.ndarray:
-    values, back = np.unique(shelf.labels, return_inverse=True)
-    if shelf.labels.dtype.kind in "iu":
+def _numbers(array: ImageArray, names: tuple[str, ...], index: dict[str, int]) -> np.ndarray:
+    values, back = np.unique(array.labels, return_inverse=True)
+    if array.labels.dtype.kind in "iu":
         if (wrong := values[(values < 0) | (values >= len(names))]).size:
-            raise ValueError(f"{shelf.where} has the label {wrong[0]}, and the {len(names)} classes count from 0")
-        return shelf.labels.astype(np.int64)
+            raise ValueError(f"{array.where} has the label {wrong[0]}, and the {len(names)} classes count from 0")
+        return array.labels.astype(np.int64)
     if unknown := [str(value) for value in values if str(value) not in index]:
         raise ValueError(
-            f"the class {unknown[0]!r} of {shelf.where} was never seen in training; there are {', '.join(names[:20])}"
+            f"the class {unknown[0]!r} of {array.where} was never seen in training; there are {', '.join(names[:20])}"
         )
     return np.array([index[str(value)] for value in values], np.int64)[back]
 
@@ -236,7 +236,7 @@ AUGMENTS = ("none", "shift", "flip", "flip-shift")
 
 
 class ImageExamples:
-    """The examples of an album: `images` B C Y X in float32 and `label` B.
+    """The examples of a dataset: `images` B C Y X in float32 and `label` B.
 
     `images` says how pixels become numbers, as `read_image` does it: (pixel · scale - mean) / std, pixels from 0 to
     255. With `augment` a picture is moved by up to an eighth of its sides, over black, or mirrored half of the time.
@@ -244,27 +244,27 @@ class ImageExamples:
 
     sizes = None  # all alike
 
-    def __init__(self, album: ImageDataset, images: Images, *, augment: str = "none") -> None:
+    def __init__(self, dataset: ImageDataset, images: Images, *, augment: str = "none") -> None:
         if augment not in AUGMENTS:
             raise ValueError(f"there is no augmentation {augment!r}; there are {', '.join(AUGMENTS)}")
-        if not len(album):
+        if not len(dataset):
             raise ValueError("there are no pictures left: hold fewer of them back")
-        self.album, self.augment = album, augment
-        std = per_channel("std", images.std, album.channels)
+        self.dataset, self.augment = dataset, augment
+        std = per_channel("std", images.std, dataset.channels)
         self.factor = np.float32(255 * images.scale / std)
-        self.offset = np.float32(per_channel("mean", images.mean, album.channels) / std)
+        self.offset = np.float32(per_channel("mean", images.mean, dataset.channels) / std)
 
     def __len__(self) -> int:
-        return len(self.album)
+        return len(self.dataset)
 
     def batch(self, rows: Int[np.ndarray, " B"], keys: Int[np.ndarray, " B"]) -> Batch:
-        x = self.album.take(rows)
+        x = self.dataset.take(rows)
         if "flip" in self.augment:
             x = flipped(x, keys)
         if "shift" in self.augment:
             x = shifted(x, keys)
         images = (x * self.factor - self.offset).transpose(0, 3, 1, 2)
-        label = self.album.labels[rows]
+        label = self.dataset.labels[rows]
         inputs = {"images": torch.from_numpy(np.ascontiguousarray(images)), "label": torch.from_numpy(label)}
         return Batch(inputs, {"loss": len(rows)})
 

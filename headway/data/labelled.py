@@ -49,12 +49,14 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)))
 
 
-def hold_out(samples: Sequence[T], share: float, *, said: Callable[[T], str] | None = None) -> tuple[list[T], list[T]]:
+def hold_out(
+    samples: Sequence[T], share: float, *, text_of: Callable[[T], str] | None = None
+) -> tuple[list[T], list[T]]:
     """(to learn from, held out), in the order given; equal texts stay on one side, whatever order they come in.
 
-    `said` is the text of one; where nobody says, of a LabelledText.
+    `text_of` is the text of one; where nobody says, of a LabelledText.
     """
-    digests = [blake2b((said or _said)(sample).encode(), digest_size=8).digest() for sample in samples]
+    digests = [blake2b((text_of or _text_of)(sample).encode(), digest_size=8).digest() for sample in samples]
     limit = sorted(digests)[min(round(share * len(samples)), len(samples) - 1)] if samples else b""
     sides: tuple[list[T], list[T]] = ([], [])
     for sample, digest in zip(samples, digests, strict=True):
@@ -132,5 +134,5 @@ def _encode(turn: Sequence[LabelledText], tokenizer: Tokenizer, length: int, cut
     return found
 
 
-def _said(sample: Any) -> str:
+def _text_of(sample: Any) -> str:
     return f"{sample.text}\0{sample.second or ''}"

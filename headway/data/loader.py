@@ -44,7 +44,7 @@ class Order:
         self.count, self.seed, self.sizes, self.batch = count, seed, sizes, batch
         self.pool = max(pool // batch, 1) * batch
         # A step asks for a few positions; the arithmetic costs as much for a few as for thousands.
-        self._kept = lru_cache(maxsize=2)(self._pooled)
+        self._kept = lru_cache(maxsize=2)(self._pool)
 
     def rows(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """The examples at positions first … last - 1, and for each a key of 63 bits that no other position has."""
@@ -56,7 +56,7 @@ class Order:
         start = pools[0] * self.pool
         return found[first - start : last - start].copy(), keys_of(self.seed, positions)
 
-    def _pooled(self, pool: int) -> np.ndarray:
+    def _pool(self, pool: int) -> np.ndarray:
         positions = np.arange(pool * self.pool, (pool + 1) * self.pool, dtype=np.int64)
         rows = permuted(positions % self.count, self.count, keys=mixed(_word(self.seed), positions // self.count))
         if self.sizes is None:

@@ -16,11 +16,11 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file, or one source by its name (`file` is None); `asked` says whether it was named itself."""
+    """One file, or one source by its name (`file` is None); `explicit` says whether it was named itself."""
 
     name: str
     file: Path | None
-    asked: bool = True
+    explicit: bool = True
 
     def format(self, wanted: str) -> str:
         """As wanted, or by what the name ends with; `.gz` at the end says nothing."""
@@ -40,10 +40,10 @@ def find_data(places: Sequence[str]) -> list[DataFile]:
         raise ValueError(
             "no data was named: give a file, a folder, a glob, - or one of " + ", ".join(builtin_data.SOURCES)
         )
-    return [found for place in places for found in _found(place)]
+    return [found for place in places for found in _find(place)]
 
 
-def _found(place: str) -> Iterable[DataFile]:
+def _find(place: str) -> Iterable[DataFile]:
     path = Path(os.path.expanduser(place))
     if builtin_data.known(place):
         return [DataFile(place, None)]
@@ -62,7 +62,7 @@ def _inside(folder: Path) -> Iterator[DataFile]:
     if not paths:
         raise ValueError(f"the folder {folder} has no files")
     for path in paths:
-        yield DataFile(str(path), path, asked=False)
+        yield DataFile(str(path), path, explicit=False)
 
 
 def _matching(place: str, path: Path) -> Iterator[DataFile]:
@@ -72,7 +72,7 @@ def _matching(place: str, path: Path) -> Iterator[DataFile]:
     if not paths:
         raise ValueError(f"no file matches {place}")
     for one in paths:
-        yield DataFile(str(one), one, asked=False)
+        yield DataFile(str(one), one, explicit=False)
 
 
 def _missing(place: str, path: Path) -> str:

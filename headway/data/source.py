@@ -66,7 +66,7 @@ def documents(
         if place.file is not None and place.format(format) == "text":
             found = CUTS[document](lines(place.file), place.name)
         else:
-            found = _recorded(_records(place, {"text": column}, format, None), document)
+            found = _record_documents(_records(place, {"text": column}, format, None), document)
         yield from _some(found, place)
 
 
@@ -76,7 +76,7 @@ def _some(found: Iterable, place: DataFile) -> Iterator:
     for one in found:
         empty = False
         yield one
-    if empty and place.asked:
+    if empty and place.explicit:
         raise ValueError(f"{place.name} is empty: there is no text in it")
 
 
@@ -90,7 +90,7 @@ def _records(place: DataFile, columns: Columns, format: str, longest: int | None
         yield Record(where, taken(fields, names, place.name))
 
 
-def _recorded(found: Iterable[Record], document: str) -> Iterator[Document]:
+def _record_documents(found: Iterable[Record], document: str) -> Iterator[Document]:
     for record in found:
         text = record.fields["text"]
         if document == "file" and text.strip():
@@ -174,7 +174,7 @@ def taken(fields: Mapping[str, Any], columns: Columns, where: str) -> dict[str, 
     for ours, theirs in columns.items():
         if theirs not in fields:
             raise ValueError(_no_column(ours, theirs, list(fields), where))
-    return {ours: _worded(fields[theirs], theirs, where) for ours, theirs in columns.items()}
+    return {ours: _as_text(fields[theirs], theirs, where) for ours, theirs in columns.items()}
 
 
 def _no_column(ours: str, theirs: str, there: Sequence[str], where: str) -> str:
@@ -184,7 +184,7 @@ def _no_column(ours: str, theirs: str, there: Sequence[str], where: str) -> str:
     return f"{where} has no column {theirs!r}; it has {names}: {hint}"
 
 
-def _worded(value: object, name: str, where: str) -> str:
+def _as_text(value: object, name: str, where: str) -> str:
     """Numbers, as labels often are, become text; nothing else does."""
     if isinstance(value, str):
         return value

@@ -82,7 +82,7 @@ class DecodingBatch:
             return []
         uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in self._rows]
         with naming(logits, [row.index for row in self._rows]):
-            choice = choose(self._steered(logits), self._rules, uniforms)
+            choice = choose(self._constrain(logits), self._rules, uniforms)
             extras = self._log_probabilities(logits, choice.tokens)
         if self._seen is not None:
             self._seen = torch.cat([self._seen, choice.tokens[:, None]], dim=1)
@@ -142,7 +142,7 @@ class DecodingBatch:
             full = [text + text[:1] * (longest - len(text)) for text in texts]  # to see a token twice changes nothing
             self._seen = torch.tensor(full, device=self._device)
 
-    def _steered(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+    def _constrain(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         """Logits after what the request and the model's configuration forbid or force."""
         if self._seen is not None:
             penalties = [row.request.repetition_penalty for row in self._rows]
@@ -185,7 +185,7 @@ def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[DecodingOpti
     The model is one that `headway.build` or `headway.load` gave, or the name or path of one to load; without a
     tokenizer it is read with its own. While it is read it is in eval mode.
     """
-    choosing, reading = _parted({**options})
+    choosing, reading = _split_options({**options})
     model, tokenizer = with_tokenizer(model, reading.pop("tokenizer", None))
     requests, _ = as_requests(prompts, choosing)
     with evaluating(model):
@@ -194,7 +194,7 @@ def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[DecodingOpti
     return _events(batch, model)
 
 
-def _parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is for the requests, and what for the batch that reads them."""
     known = (*RequestOptions.__annotations__, *BatchOptions.__annotations__)
     for name in options:
@@ -223,7 +223,7 @@ def generate(model: Any, prompts: Any, **options: Any) -> Generation | list[Gene
     >>> generate(model, [3, 1, 4], max_new_tokens=4).tokens == generate(model, [[3, 1, 4]], max_new_tokens=4)[0].tokens
     True
     """
-    choosing, reading = _parted(options)
+    choosing, reading = _split_options(options)
     requests, single = as_requests(prompts, choosing)
     found: list[list[TokenEvent]] = [[] for _ in requests]
     for event in stream(model, requests, **reading):

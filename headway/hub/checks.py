@@ -112,7 +112,7 @@ def check_written(family: Family, layout: str, config: Any, said: Mapping[str, A
             f"this model cannot be read again from the layout of {layout} ({error}): save it with layout='headway'"
         ) from None
     for name, value in differences(config, again):
-        loose = (*family.unsaid, "family", *STARTS)
+        loose = (*family.omitted_options, "family", *STARTS)
         if not any(name == one or name.startswith(f"{one}.") for one in loose):
             raise unfit(layout, name, value)
 

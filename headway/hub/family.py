@@ -117,7 +117,9 @@ class Family:
     ignored: tuple[str, ...] = ()  # patterns of tensors that hold no weights
     exported: Callable[[str, Any], str] = _as_named  # where a saved name differs from the table's
     remade: Callable[[str, Any], Tensor | None] = _unread  # what one that holds no weights must be, if anyone reads it
-    unsaid: tuple[str, ...] = ()  # settings that the layout has no word for, and that do not change what is computed
+    omitted_options: tuple[
+        str, ...
+    ] = ()  # settings that the layout has no word for, and that do not change what is computed
 
 
 def family_of(config: Mapping[str, Any], where: object) -> Family:

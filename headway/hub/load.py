@@ -109,7 +109,7 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
         kinds = _dtypes(family.table(ours), store, names)
         model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, kinds))
     model.tokenizer = Tokenizer.read(directory)
-    return Loaded(model.eval(), model.tokenizer, replace(receipt, asked=unfollowed_settings(directory)))
+    return Loaded(model.eval(), model.tokenizer, replace(receipt, generation_settings=unfollowed_settings(directory)))
 
 
 def _directory(path: str | Path) -> Path:
@@ -167,7 +167,7 @@ def fill(
     tied = check_tied(table, store, names)
     check_unused(family, config, store, unused)
     digest = hasher.hexdigest()
-    if store.said is not None and store.said != digest:
+    if store.written_hash is not None and store.written_hash != digest:
         raise ValueError(f"the weights in {store.directory} are not those that were saved: their hash has changed")
     stands = str(dtype).removeprefix("torch.")
     family_name, whole = _name_of(family, config), len(entries)

@@ -26,7 +26,9 @@ class Receipt:
     parameters: int
     dtype: str
     hash: str
-    asked: tuple[str, ...] = ()  # settings of decoding that the directory suggests: whoever decodes sets them, or not
+    generation_settings: tuple[
+        str, ...
+    ] = ()  # settings of decoding that the directory suggests: whoever decodes sets them, or not
 
     def __str__(self) -> str:
         """One line.
@@ -40,7 +42,11 @@ class Receipt:
             f"{self.path}: {self.family}, {self.parameters:,} parameters in {self.dtype}; tensors: {self.expected} "
             f"expected, {self.found} found, {len(self.tied)} tied, {len(self.unused)} unused, {len(self.missing)} "
             f"missing; hash {self.hash[:12]}"
-            + (f"; suggested for decoding, not followed: {', '.join(self.asked)}" if self.asked else "")
+            + (
+                f"; suggested for decoding, not followed: {', '.join(self.generation_settings)}"
+                if self.generation_settings
+                else ""
+            )
         )
 
 

@@ -39,7 +39,7 @@ class Store:
         self._open: dict[str, Any] = {}
         self.headers: dict[str, Header] = {}
         self.absent: dict[str, str] = {}  # names in the index that no file holds, and which it says does
-        self.said: str | None = None  # the hash that the writer noted
+        self.written_hash: str | None = None  # the hash that the writer noted
         try:
             self._read_headers()
         except BaseException:
@@ -74,7 +74,7 @@ class Store:
             if Path(file).name != file:
                 raise ValueError(f"{where} names {file!r}, which is not a file of its own directory")
             self._read_file(file)
-        self.said = (index.get("metadata") or {}).get(HASH)
+        self.written_hash = (index.get("metadata") or {}).get(HASH)
         self.absent = {name: file for name, file in places.items() if name not in self.headers}
         for name, file in places.items():
             if name in self.headers and self.headers[name].file != file:
@@ -94,7 +94,7 @@ class Store:
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{path} is not a whole safetensors file: {_why(path, error)}") from None
         self._open[file] = opened
-        self.said = (opened.metadata() or {}).get(HASH)
+        self.written_hash = (opened.metadata() or {}).get(HASH)
         for name in opened.keys():  # noqa: SIM118 (not a dict)
             if name in self.headers:
                 raise ValueError(f"{name!r} stands in {self.headers[name].file} and again in {file}")

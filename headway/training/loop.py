@@ -42,11 +42,11 @@ class TrainingLoop:
         check_shares(work.config.batch, world.data_size, work.config.accumulate)
         self.place, self.world = place, world
         self.training = Trainer(work, world)
-        self.notes = tuple(self._resumed()) if resume else ()
+        self.notes = tuple(self._resume()) if resume else ()
         until = self.training.facts.step if resume else None
         self.metrics = Metrics(place.path, until=until, silent=not world.first)
 
-    def _resumed(self) -> Iterator[str]:
+    def _resume(self) -> Iterator[str]:
         found = checkpoint.newest(self.place.checkpoints, self.world)
         yield from found.notes
         if found.path is None:
@@ -103,30 +103,30 @@ class _Steps:
         facts, c = self.training.facts, self.config
         since, before = time.perf_counter(), facts.seconds
         if self._patience_is_over():
-            yield from self._ended("early")
+            yield from self._end("early")
             return
         for batches in self.feed.steps(facts.step, c.steps):
             taken = self.training.learn(batches, factor_at(c.schedule, facts.step, c.steps))
             if not math.isfinite(taken.norm):
-                yield from self._diverged(
+                yield from self._end_diverged(
                     explain_nonfinite(taken.losses, taken.norm, self.training.learner.model), last=True
                 )
                 return
             facts.step += 1
             facts.tokens += taken.tokens
             facts.seconds = before + time.perf_counter() - since
-            yield from self._logged(taken)
+            yield from self._log(taken)
             if self.training.watch.climbs(taken.loss):
-                yield from self._diverged("the loss climbs far above its lowest values", last=False)
+                yield from self._end_diverged("the loss climbs far above its lowest values", last=False)
                 return
-            yield from self._looked_at()
+            yield from self._validate_and_save()
             stop = self.training.world.agree(bool(self.wish))
             if stop or self._patience_is_over():
-                yield from self._ended("stopped" if stop else "early")
+                yield from self._end("stopped" if stop else "early")
                 return
-        yield from self._ended("finished")
+        yield from self._end("finished")
 
-    def _logged(self, taken: StepResult) -> Iterator[TrainingEvent]:
+    def _log(self, taken: StepResult) -> Iterator[TrainingEvent]:
         """A line of the log every few steps, of means since the line before."""
         facts, meter = self.training.facts, self.training.meter
         parts = {} if list(taken.losses) == ["loss"] else taken.losses
@@ -138,16 +138,16 @@ class _Steps:
             waited = {"waited": round(self.feed.waited, 4)}
             yield self._event("train", means | {"rate": taken.rate, "tokens": facts.tokens} | waited)
 
-    def _looked_at(self) -> Iterator[TrainingEvent]:
+    def _validate_and_save(self) -> Iterator[TrainingEvent]:
         """Validation and checkpoints, each in its own rhythm; the last step has both."""
         step, c = self.training.facts.step, self.config
         last, better = step == c.steps, False
         if self.training.work.validation is not None and (step % c.evaluate_every == 0 or last):
-            better = yield from self._validated()
+            better = yield from self._validate()
         if better or last or step % c.save_every == 0:
-            yield self._saved(better)
+            yield self._save(better)
 
-    def _validated(self) -> Iterator[TrainingEvent]:
+    def _validate(self) -> Iterator[TrainingEvent]:
         training, facts, c = self.training, self.training.facts, self.config
         assert training.work.validation is not None
         training.learner.eval()
@@ -165,7 +165,7 @@ class _Steps:
         training.learner.train()
         return better
 
-    def _saved(self, better: bool) -> TrainingEvent:
+    def _save(self, better: bool) -> TrainingEvent:
         training, facts = self.training, self.training.facts
         path = training.save(self.place)
         if training.world.first:
@@ -178,16 +178,16 @@ class _Steps:
     def _patience_is_over(self) -> bool:
         return bool(self.config.patience) and self.training.facts.waiting >= self.config.patience
 
-    def _ended(self, reason: str) -> Iterator[TrainingEvent]:
+    def _end(self, reason: str) -> Iterator[TrainingEvent]:
         if reason != "finished" and not self.place.checkpoint(self.training.facts.step).exists():
-            yield self._saved(False)
+            yield self._save(False)
         yield self._event("end", {"reason": reason})
 
-    def _diverged(self, why: str, *, last: bool) -> Iterator[TrainingEvent]:
+    def _end_diverged(self, why: str, *, last: bool) -> Iterator[TrainingEvent]:
         """Keep the last good state: the one before this step, or where the weights have gone astray, an older one."""
         facts, kept = self.training.facts, self.place.checkpoints
         if last and not self.place.checkpoint(facts.step).exists():
-            yield self._saved(False)
+            yield self._save(False)
         where = f"the last good state is kept, that of step {facts.step:,}" if last else f"older states are in {kept}"
         advice = "try a lower optim.rate, a longer schedule.warmup or a smaller optim.clip"
         if self.config.dtype == "bfloat16":

@@ -39,11 +39,11 @@ def parallelize(learner: Learner, world: World, config: ParallelConfig) -> nn.Mo
     if world.data_size == 1:
         return learner
     if config.kind == "ddp" and config.tensor == 1:
-        return _copied(learner, world)
-    return _sharded(learner, world, again=config.kind == "fsdp")
+        return _ddp(learner, world)
+    return _fsdp(learner, world, again=config.kind == "fsdp")
 
 
-def _copied(learner: nn.Module, world: World) -> nn.Module:
+def _ddp(learner: nn.Module, world: World) -> nn.Module:
     devices = [world.device.index] if world.device.type == "cuda" else None
     # A head that nothing is asked of in a batch has no gradient there.
     return DistributedDataParallel(
@@ -51,7 +51,7 @@ def _copied(learner: nn.Module, world: World) -> nn.Module:
     )
 
 
-def _sharded(learner: nn.Module, world: World, *, again: bool) -> nn.Module:
+def _fsdp(learner: nn.Module, world: World, *, again: bool) -> nn.Module:
     assert world.mesh is not None
     # Putting a weight together along both axes of the grid takes two steps, and torch warns of it for each weight.
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)

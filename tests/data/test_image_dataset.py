@@ -29,8 +29,8 @@ def pictures_in(folder: Path, names: tuple[str, ...] = ("cat", "dog"), size: tup
     return np.stack(found)
 
 
-def everything(album: Any) -> np.ndarray:
-    return album.take(np.arange(len(album)))
+def everything(dataset: Any) -> np.ndarray:
+    return dataset.take(np.arange(len(dataset)))
 
 
 # What is read
@@ -40,11 +40,11 @@ def everything(album: Any) -> np.ndarray:
 def test_a_pair_of_npy_is_mapped(tail: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", PIXELS)
     np.save(tmp_path / f"x{tail}.npy", LABELS)
-    album = read_images([str(tmp_path / "x.npy")])
-    assert isinstance(album.shelves[0].pixels.base, np.memmap)
-    assert (album.size, album.channels, album.names, len(album)) == ((5, 7), 1, ("0", "1", "2"), 11)
-    np.testing.assert_allclose(everything(album)[..., 0], PIXELS / 255, atol=1e-7)
-    assert album.labels.tolist() == LABELS.tolist()
+    dataset = read_images([str(tmp_path / "x.npy")])
+    assert isinstance(dataset.arrays[0].pixels.base, np.memmap)
+    assert (dataset.size, dataset.channels, dataset.names, len(dataset)) == ((5, 7), 1, ("0", "1", "2"), 11)
+    np.testing.assert_allclose(everything(dataset)[..., 0], PIXELS / 255, atol=1e-7)
+    assert dataset.labels.tolist() == LABELS.tolist()
     # A pattern finds both files, and one of them is no place of its own.
     assert len(read_images([str(tmp_path / "*.npy")])) == 11
 
@@ -57,15 +57,15 @@ def test_a_pair_of_npy_is_mapped(tail: str, tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_an_npz_of_bytes_or_of_numbers(pixels: np.ndarray, expected: np.ndarray, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=pixels, label=LABELS.astype(np.float64))
-    album = read_images([str(tmp_path / "x.npz")])
-    np.testing.assert_allclose(everything(album).squeeze(), expected.squeeze(), atol=1e-6)
-    assert album.labels.tolist() == LABELS.tolist()
+    dataset = read_images([str(tmp_path / "x.npz")])
+    np.testing.assert_allclose(everything(dataset).squeeze(), expected.squeeze(), atol=1e-6)
+    assert dataset.labels.tolist() == LABELS.tolist()
 
 
 def test_names_as_labels_are_sorted(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=PIXELS, label=np.array(["c", "a", "b"])[LABELS])
-    album = read_images([str(tmp_path / "x.npz")])
-    assert album.names == ("a", "b", "c") and album.labels[:3].tolist() == [2, 0, 1]
+    dataset = read_images([str(tmp_path / "x.npz")])
+    assert dataset.names == ("a", "b", "c") and dataset.labels[:3].tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -75,9 +75,9 @@ def test_idx_as_mnist_has_it(packed: bool, tmp_path: Path) -> None:
     (tmp_path / f"t10k-images-idx3-ubyte{tail}").write_bytes(write(header + PIXELS.tobytes()))
     header = bytes([0, 0, 8, 1]) + np.array([11], ">u4").tobytes()
     (tmp_path / f"t10k-labels-idx1-ubyte{tail}").write_bytes(write(header + LABELS.astype(np.uint8).tobytes()))
-    album = read_images([str(tmp_path / f"t10k-images-idx3-ubyte{tail}")])
-    np.testing.assert_allclose(everything(album)[..., 0], PIXELS / 255, atol=1e-7)
-    assert album.labels.tolist() == LABELS.tolist()
+    dataset = read_images([str(tmp_path / f"t10k-images-idx3-ubyte{tail}")])
+    np.testing.assert_allclose(everything(dataset)[..., 0], PIXELS / 255, atol=1e-7)
+    assert dataset.labels.tolist() == LABELS.tolist()
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -85,10 +85,10 @@ def test_a_folder_per_class(kept: bool, tmp_path: Path) -> None:
     pixels, cache = pictures_in(tmp_path / "all"), tmp_path / "data" if kept else None
     (tmp_path / "all" / "cat" / "notes.txt").write_text("not a picture")
     heard: list[tuple[int, int]] = []
-    album = read_images([str(tmp_path / "all")], cache=cache, progress=lambda *seen: heard.append(seen))
-    assert (album.names, album.size, album.channels) == (("cat", "dog"), (5, 7), 1)
-    np.testing.assert_allclose(everything(album)[..., 0], pixels / 255, atol=1e-7)
-    assert album.labels.tolist() == [0, 0, 1, 1] and heard[-1] == (4, 4)
+    dataset = read_images([str(tmp_path / "all")], cache=cache, progress=lambda *seen: heard.append(seen))
+    assert (dataset.names, dataset.size, dataset.channels) == (("cat", "dog"), (5, 7), 1)
+    np.testing.assert_allclose(everything(dataset)[..., 0], pixels / 255, atol=1e-7)
+    assert dataset.labels.tolist() == [0, 0, 1, 1] and heard[-1] == (4, 4)
     heard.clear()  # the second time they are mapped, until a picture changes
     read_images([str(tmp_path / "all")], cache=cache, progress=lambda *seen: heard.append(seen))
     assert bool(heard) != kept
@@ -107,10 +107,10 @@ def test_pictures_are_brought_to_one_size(tmp_path: Path) -> None:
 def test_several_places_are_one_album(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS[:4], label=LABELS[:4])
     np.savez(tmp_path / "b.npz", images=PIXELS[4:] / 255, label=LABELS[4:])
-    album = read_images([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")])
+    dataset = read_images([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")])
     rows = np.array([9, 0, 4, 3, 10])
-    np.testing.assert_allclose(album.take(rows)[..., 0], PIXELS[rows] / 255, atol=1e-6)
-    assert album.labels.tolist() == LABELS.tolist()
+    np.testing.assert_allclose(dataset.take(rows)[..., 0], PIXELS[rows] / 255, atol=1e-6)
+    assert dataset.labels.tolist() == LABELS.tolist()
 
 
 # Digits and splits
@@ -132,14 +132,14 @@ def test_a_part_is_held_back_from_every_class(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "x.npz", images=np.arange(200, dtype=np.uint8)[:, None, None] + np.zeros((1, 2, 3)), label=labels
     )
-    album = read_images([str(tmp_path / "x.npz")])
-    rest, held = album.split(0.2)
+    dataset = read_images([str(tmp_path / "x.npz")])
+    rest, held = dataset.split(0.2)
     assert (len(rest), len(held)) == (160, 40)
     assert set(held.labels.tolist()) == set(rest.labels.tolist()) == set(range(5))
     assert sorted([*everything(rest)[:, 0, 0, 0], *everything(held)[:, 0, 0, 0]]) == sorted(
-        everything(album)[:, 0, 0, 0]
+        everything(dataset)[:, 0, 0, 0]
     )
-    assert np.array_equal(everything(album.split(0.2)[1]), everything(held))
+    assert np.array_equal(everything(dataset.split(0.2)[1]), everything(held))
 
 
 def test_mean_and_deviation_are_those_of_the_pixels(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def architecture(config: DaViTConfig) -> str:
 
 
 def read(config: Mapping[str, Any], names: frozenset[str]) -> DaViTConfig:
-    name, args, about = _said(config)
+    name, args, about = _sections(config)
     refuse(args, FIXED)
     base = ARCHITECTURES[name]()
     fields = {field: getattr(base, field) for field in (*ARGUMENTS.values(), "scaled")}
@@ -135,7 +135,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> DaViTConfig:
     return DaViTConfig(family="davit", classes=classes, labels=_labels(config, classes), images=images, **fields)
 
 
-def _said(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+def _sections(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
     """The architecture's name, its arguments, and what was said about its weights; unknown words are refused."""
     name, args = str(config["architecture"]).split(".")[0], config.get("model_args") or {}
     if name not in ARCHITECTURES:
@@ -181,4 +181,4 @@ def write(config: DaViTConfig) -> dict[str, Any]:
     }
 
 
-FAMILY = Family("davit", read, write, table, (), canonical, (), exported, unsaid=("images",))
+FAMILY = Family("davit", read, write, table, (), canonical, (), exported, omitted_options=("images",))

@@ -173,7 +173,9 @@ def _write_own(config: LanguageConfig, feedforward: FeedForwardConfig) -> dict[s
 
 
 # Dropout, which none of the three has, is for training alone.
-FAMILY = Family("llama", read, write, table, tuple(CLASSES), canonical, BUFFERS, unsaid=("stack.block.dropout",))
+FAMILY = Family(
+    "llama", read, write, table, tuple(CLASSES), canonical, BUFFERS, omitted_options=("stack.block.dropout",)
+)
 
 
 # rope_type -> our class, and their word for each of its fields, those that must be given first.
@@ -227,7 +229,7 @@ def _read_scaling(stated: Mapping[str, Any], config: Mapping[str, Any]) -> Scali
     if kind != "default" and kind not in SCALINGS:
         raise ValueError(f"headway does not read rope_type={kind!r}; it reads default, {', '.join(SCALINGS)}")
     record, needed, optional = SCALINGS.get(kind, (None, {}, {}))
-    said = _said(stated, config, kind)
+    said = _scaling_fields(stated, config, kind)
     for key in said:
         if key not in needed | optional:
             raise ValueError(f"headway does not read rope_type={kind!r} with {key}={said[key]!r}")
@@ -237,7 +239,7 @@ def _read_scaling(stated: Mapping[str, Any], config: Mapping[str, Any]) -> Scali
     return None if record is None else record(**{(needed | optional)[key]: value for key, value in said.items()})
 
 
-def _said(stated: Mapping[str, Any], config: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _scaling_fields(stated: Mapping[str, Any], config: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """What a scaling states besides its kind and base, with what readers fill in where it is silent."""
     said = {key: value for key, value in stated.items() if key not in _ALWAYS and value is not None}
     if kind in ("llama3", "yarn"):

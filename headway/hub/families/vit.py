@@ -152,4 +152,4 @@ def _labels(config: VisionConfig) -> dict[str, Any]:
 
 
 # What a preprocessor says of pictures is said in its own words.
-FAMILY = Family("vit", read, write, table, ("vit", "deit"), canonical, (), exported, unsaid=("images",))
+FAMILY = Family("vit", read, write, table, ("vit", "deit"), canonical, (), exported, omitted_options=("images",))

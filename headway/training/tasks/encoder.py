@@ -121,7 +121,7 @@ def prepare_classify(config: TrainConfig, place: RunFiles, say: Say) -> Training
     config = spooled(config, place)
     d = config.data
     samples, held = list(samples_of(d, d.train, paired=d.paired)), None
-    label_names(sample.label for sample in samples)  # one class alone is said before anything else
+    label_names(sample.label for sample in samples)  # one class alone is text_of before anything else
     if d.validation:
         held = list(samples_of(d, d.validation, paired=d.paired))
     elif d.held:
@@ -151,7 +151,7 @@ def prepare_embed(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSet
     if config.data.validation:
         held = _pairs(config, config.data.validation)
     elif config.data.held:
-        twins, held = hold_out(twins, config.data.held, said=lambda twin: f"{twin.first}\0{twin.second}")
+        twins, held = hold_out(twins, config.data.held, text_of=lambda twin: f"{twin.first}\0{twin.second}")
     start = start_of(config)
     tokenizer = tokenizer_of(
         config, place, start, lambda: (text for twin in twins for text in (twin.first, twin.second)), say

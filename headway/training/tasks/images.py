@@ -37,26 +37,26 @@ def _model_inputs(start: Loaded | None) -> dict[str, Any]:
     return {"size": sides(c.image), "channels": c.channels, "images": c.images}
 
 
-def _config(config: TrainConfig, album: ImageDataset, start: Loaded | None) -> Any:
+def _config(config: TrainConfig, dataset: ImageDataset, start: Loaded | None) -> Any:
     if start is not None:
-        return start.model.config.model_copy(update={"classes": len(album.names), "labels": album.names})
+        return start.model.config.model_copy(update={"classes": len(dataset.names), "labels": dataset.names})
     if config.model.config is not None:
-        return _own_config(read_model(config.model.config), album)
+        return _own_config(read_model(config.model.config), dataset)
     name = config.model.architecture or "vit"
     if name not in ("vit", "davit"):
         raise ValueError(f"images are classified by vit or davit, not {name!r} (model.architecture)")
     make = small_vit if name == "vit" else small_davit
     return make(
-        config.model, image=album.size, channels=album.channels, classes=len(album.names), labels=album.names,
-        images=album.measure(),
+        config.model, image=dataset.size, channels=dataset.channels, classes=len(dataset.names), labels=dataset.names,
+        images=dataset.measure(),
     )  # fmt: skip
 
 
-def _own_config(found: Any, album: ImageDataset) -> Any:
+def _own_config(found: Any, dataset: ImageDataset) -> Any:
     """A configuration of one's own, for the pictures at hand."""
     if "images" not in found.tasks:
         raise ValueError(f"model.config is a {found.kind} model, which this task does not train")
-    if sides(found.image) != album.size or found.channels != album.channels:
+    if sides(found.image) != dataset.size or found.channels != dataset.channels:
         wanted = f"{sides(found.image)} pixels in {found.channels} channels"
-        raise ValueError(f"model.config is for {wanted}, and the pictures have {album.size} in {album.channels}")
-    return found.replace(classes=len(album.names), labels=album.names, images=album.measure())
+        raise ValueError(f"model.config is for {wanted}, and the pictures have {dataset.size} in {dataset.channels}")
+    return found.replace(classes=len(dataset.names), labels=dataset.names, images=dataset.measure())

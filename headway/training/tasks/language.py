@@ -117,7 +117,7 @@ def prepare_seq2seq(config: TrainConfig, place: RunFiles, say: Say) -> TrainingS
         train = made(pairs_of(d, d.train))
         held = made(pairs_of(d, d.validation)) if d.validation else None
     else:
-        sides = hold_out(list(pairs_of(d, d.train)), d.held, said=lambda pair: f"{pair[1]}\0{pair[2]}")
+        sides = hold_out(list(pairs_of(d, d.train)), d.held, text_of=lambda pair: f"{pair[1]}\0{pair[2]}")
         train, held = (made(side) for side in sides)
     wanted = (
         sized_seq2seq(config.model, vocabulary=tokenizer.size, length=config.length, special=special)

@@ -323,16 +323,18 @@ def test_tokens_of_decoding_are_followed_and_the_other_settings_said(tmp_path: P
     assert (bart.forced.first, bart.forced.last, bart.special.start) == (0, 2, 2)
     assert (marian_.forced.last, marian_.forced.never, marian_.special.start) == (0, (52,), 52)
     assert llama.special.end == (51, 47, 48)
-    asked = found["bart-large-cnn"].receipt.asked
+    asked = found["bart-large-cnn"].receipt.generation_settings
     assert set(asked) == {
         "num_beams=4", "length_penalty=2.0", "early_stopping=True", "min_length=56", "no_repeat_ngram_size=3",
     }  # fmt: skip
     assert "suggested for decoding, not followed: num_beams=4" in str(found["bart-large-cnn"].receipt)
-    assert set(found["opus-mt-en-de"].receipt.asked) == {"num_beams=6", "renormalize_logits=True"}
-    assert set(found["Llama-3.2-1B"].receipt.asked) == {"do_sample=True", "temperature=0.6", "top_p=0.9"}
-    assert found["t5-small"].receipt.asked == ()
+    assert set(found["opus-mt-en-de"].receipt.generation_settings) == {"num_beams=6", "renormalize_logits=True"}
+    assert set(found["Llama-3.2-1B"].receipt.generation_settings) == {"do_sample=True", "temperature=0.6", "top_p=0.9"}
+    assert found["t5-small"].receipt.generation_settings == ()
     (tmp_path / "bart-large-cnn" / "generation_config.json").unlink()
-    assert headway.load(tmp_path / "bart-large-cnn").receipt.asked == asked  # older directories say it in config.json
+    assert (
+        headway.load(tmp_path / "bart-large-cnn").receipt.generation_settings == asked
+    )  # older directories say it in config.json
 
 
 @pytest.mark.parametrize(
