@@ -1,8 +1,11 @@
-"""x Wᵀ + b where torch is slower than it need be: few rows, and half precision without a unit for it.
+"""x Wᵀ + b where torch is slower than it need be: few rows, many rows, and half precision without a unit for it.
 
 A product of few rows, as in decoding, is bound by reading W, so every core has to read a part of it. torch gives a
 product of one row to a single core, and one of a few rows to a kernel that copies W first. Cut into a batch of products
 with the rows of W shared out, the same memory is read at one and a half to twice the rate (docs/log.md).
+
+A product of many rows in float32 goes through oneDNN where the processor has AVX-512: torch gives it to MKL, which is
+10 to 20 % slower there, and faster on processors without AVX-512 (docs/log.md).
 """
 
 from functools import lru_cache
@@ -12,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from headway.sizes import Cost, Number, Operation
 from headway.steps import WIDTH, Each, Product
@@ -19,6 +24,7 @@ from headway.steps import WIDTH, Each, Product
 FEW = 128  # rows of x: with more, torch's own product is as fast
 MANY = 16  # rows of x: with more, half precision goes by way of float32 where the processor has no unit for it
 SHARE = 192  # rows of W in a part, about; fewer cost more in calls than they gain
+LARGE = 2**26  # multiply-adds: below, the call of a function of ours costs what oneDNN gains
 
 
 def linear(
@@ -42,7 +48,7 @@ def linear(
     )  # fmt: skip
     count = parts(weight.shape[0]) if few else 1
     if count == 1:
-        return F.linear(x, weight, bias)
+        return _many_rows(x, weight, bias, rows)
     # [count, rows, I] x [count, I, O / count], every factor a view. The usual chain of views costs more than the
     # product itself where the model is small.
     outputs, inputs = weight.shape
@@ -55,6 +61,73 @@ def linear(
         found = torch.baddbmm(bias.as_strided((count, 1, share), (share, share, 1)), repeated, shared)
     found = found if rows == 1 else found.transpose(0, 1)
     return found.reshape(*x.shape[:-1], outputs)
+
+
+def linear_training(
+    x: Float[Tensor, "*b I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
+) -> Float[Tensor, "*b O"]:
+    """The same where gradients are wanted, in at least float32.
+
+    >>> linear_training(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 7.0]]
+    """
+    return _many_rows(x, weight, bias, x.numel() // weight.shape[1] if weight.shape[1] else 0)
+
+
+def _many_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
+    """By oneDNN where it is faster and nobody observes which operations run; by torch's own choice elsewhere."""
+    large = (
+        rows * weight.numel() >= LARGE and x.dtype == weight.dtype == torch.float32 and x.is_cpu
+        and x.shape[-1] == weight.shape[1] and (bias is None or bias.dtype == torch.float32)
+    )  # fmt: skip
+    if not large or not _onednn_is_faster() or _observed(x, weight):
+        return F.linear(x, weight, bias)
+    if torch.is_grad_enabled():
+        return _OneDNN.apply(x, weight, bias)
+    return _onednn(x, weight, bias)
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+class _OneDNN(torch.autograd.Function):
+    """The product by oneDNN, and the gradient of x; those of the weight and the bias as torch computes them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _onednn(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
+        if torch.is_grad_enabled():  # gradients of gradients are wanted, and oneDNN's product has none
+            return gradients(gradient, x, weight, needs=needs)
+        slope = _onednn(gradient.contiguous(), weight.t(), None) if needs[0] else None
+        return slope, *gradients(gradient, x, weight, needs=(False, *needs[1:]))[1:]
+
+
+@lru_cache
+def _onednn_is_faster() -> bool:
+    """By the instruction set and never by a measurement: a run that resumes has to take the same way again."""
+    has_operation = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return has_operation and torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def _observed(*tensors: Tensor) -> bool:
+    """Whether somebody follows the operations: a compiler, a counter, torch.func, forward mode, a tensor of another
+    kind. They know torch's own product and not oneDNN's, so they get that."""
+    return (
+        is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or any(type(x) not in _PLAIN for x in tensors)
+    )
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 class _Wide(torch.autograd.Function):

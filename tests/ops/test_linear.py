@@ -1,10 +1,12 @@
-"""Products of few rows by parts are products."""
+"""Products of few rows by parts, and of many by oneDNN, are products."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
-from headway.ops.linear import FEW, MANY, linear, parts
+import headway.ops.linear as module
+from headway.ops.linear import FEW, MANY, linear, linear_training, parts
 
 
 @pytest.mark.parametrize("shape", [(1,), (5,), (FEW,), (FEW + 1,), (2, 3), (1, 1), (0,), ()])
@@ -78,3 +80,64 @@ def test_gradients_of_half_precision_go_by_way_of_float32_too(dtype: torch.dtype
     for ours, theirs in zip(found, torch.autograd.grad(exact, wanted, slope.double()), strict=True):
         assert ours.dtype == dtype
         assert bool(((ours.double() - theirs.double()).abs() <= step * theirs.double().abs() + 1e-3).all())
+
+
+@pytest.fixture
+def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every product is large enough for oneDNN, on every processor: slower on some, and right on all."""
+    monkeypatch.setattr(module, "LARGE", 0)
+    monkeypatch.setattr(module, "_onednn_is_faster", lambda: True)
+
+
+def of_rows(rows: int, *, biased: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    x, weight = torch.randn(3, rows, 67), torch.randn(397, 67) * 67**-0.5
+    return x.requires_grad_(), weight.requires_grad_(), torch.randn(397).requires_grad_() if biased else None
+
+
+@pytest.mark.usefixtures("onednn")
+@pytest.mark.parametrize("biased", [False, True])
+def test_many_rows_by_onednn(biased: bool) -> None:
+    x, weight, bias = of_rows(59, biased=biased)
+    given = [one for one in (x, weight, bias) if one is not None]
+    wide = [one.detach().double().requires_grad_() for one in given]
+    found, exact = linear_training(x, weight, bias), F.linear(*wide)
+    assert "OneDNN" in type(found.grad_fn).__name__
+    pull = torch.randn(found.shape)
+    assert torch.allclose(found.double(), exact, atol=1e-5, rtol=0)
+    for one, other in zip(
+        torch.autograd.grad(found, given, pull), torch.autograd.grad(exact, wide, pull.double()), strict=True
+    ):
+        assert torch.allclose(one.double(), other, atol=1e-4, rtol=0)
+    with torch.no_grad():
+        assert torch.allclose(linear(x, weight, bias).double(), exact, atol=1e-5, rtol=0)
+        turned = x.detach().mT.contiguous().mT  # rows that do not lie side by side
+        assert torch.allclose(linear(turned, weight, bias).double(), exact, atol=1e-5, rtol=0)
+
+
+@pytest.mark.usefixtures("onednn")
+def test_gradients_of_gradients_and_of_one_input_alone() -> None:
+    x, weight, bias = of_rows(5)
+    (first,) = torch.autograd.grad(linear_training(x, weight, bias).square().sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), weight)
+    y, w, b = (one.detach().double().requires_grad_() for one in (x, weight, bias) if one is not None)
+    (exact,) = torch.autograd.grad(F.linear(y, w, b).square().sum(), y, create_graph=True)
+    (wanted,) = torch.autograd.grad(exact.sum(), w)
+    assert torch.allclose(second.double(), wanted, atol=1e-3, rtol=1e-4)
+    whole = linear_training(x, weight, bias)  # the sum's gradient is one number, seen from every place
+    assert torch.allclose(torch.autograd.grad(whole.sum(), x)[0][1, 2], weight.detach().sum(0), atol=1e-4)
+    frozen = linear_training(x.detach(), weight, bias)
+    assert torch.autograd.grad(frozen.sum(), weight)[0].shape == weight.shape
+
+
+@pytest.mark.usefixtures("onednn")
+def test_whoever_follows_the_operations_meets_torchs_own() -> None:
+    x, weight, bias = of_rows(5)
+    with FlopCounterMode(display=False) as counter:
+        linear_training(x, weight, bias).sum().backward()
+    assert counter.get_total_flops() == 3 * 2 * 15 * 67 * 397
+    slopes = torch.func.vmap(torch.func.grad(lambda row: linear_training(row, weight, bias).sum()))(x.detach()[0])
+    assert torch.allclose(slopes, weight.detach().sum(0).expand(5, -1), atol=1e-4)
+    _, moved = torch.func.jvp(lambda one: linear_training(one, weight, bias), (x.detach(),), (x.detach(),))
+    assert torch.allclose(moved, F.linear(x, weight), atol=1e-4)
+    fake = torch.empty(3, 5, 67, device="meta")
+    assert linear_training(fake, weight.to("meta"), None).shape == (3, 5, 397)
