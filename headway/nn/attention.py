@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config import AttentionConfig
-from headway.nn.cache import Cache, CrossCache, Held, TotalCache, check_cache
+from headway.nn.cache import Cache, CachedKV, CrossCache, TotalCache, check_cache
 from headway.nn.context import NOTHING, Context, begin, check_width, guarded
 from headway.nn.layers import Linear
 from headway.ops.attention import Call, Mechanism, attend_call, record_of
@@ -111,30 +111,34 @@ class Attention(nn.Module):
             context = Context(mask, positions, bias) if context is NOTHING else context
             return self._begin(x, source, context, source_positions, cache)
         batch, length, _ = x.shape
-        own = source is None and not self.is_cross
-        q, k, v = self._own(x, context, cache) if own else self._cross(x, source, context, cache)
-        found = self.core(self._call(q, k, v, context, cache, own))
-        joined = found.transpose(1, 2).reshape(batch, length, self.heads * self.value_width)
+        if source is None and not self.is_cross:
+            call = self._call(*self._project_self(x, context, cache), context, cache, self_attention=True)
+        else:
+            call = self._call(*self._project_cross(x, source, context, cache), context, cache, self_attention=False)
+        heads = self.core(call)
+        joined = heads.transpose(1, 2).reshape(batch, length, self.heads * self.value_width)
         return joined if self.out is None else self.out(joined)
 
-    def _own(self, x: Tensor, context: Context, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v of x by one product; q and k are turned together."""
+    def _project_self(self, x: Tensor, context: Context, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v of x by one product; rotary positions turn q and k together."""
         batch, length, _ = x.shape
-        found = self.qkv(x)
+        qkv = self.qkv(x)
         assert context.guard is not None
-        context.guard.watch(found)
+        context.guard.watch(qkv)
         if self.config.rotary is None:
-            q, k, v = found.split(self.columns, -1)
+            q, k, v = qkv.split(self.columns, -1)
             q = q.view(batch, length, self.heads, self.head_width).transpose(1, 2)
             k = k.view(batch, length, self.kv_heads, self.head_width).transpose(1, 2)
         else:
-            both, v = found.split([self.columns[0] + self.columns[1], self.columns[2]], -1)
+            both, v = qkv.split([self.columns[0] + self.columns[1], self.columns[2]], -1)
             both = both.view(batch, length, self.heads + self.kv_heads, self.head_width).transpose(1, 2)
             q, k = self._rotate(both, context, cache).split([self.heads, self.kv_heads], 1)
         return q, k, v.view(batch, length, self.kv_heads, self.value_width).transpose(1, 2)
 
-    def _cross(self, x: Tensor, source: Tensor | None, context: Context, cache: Cache | None) -> tuple[Any, Any, Any]:
-        """q of x; k and v of the source, or None where a cache holds them."""
+    def _project_cross(
+        self, x: Tensor, source: Tensor | None, context: Context, cache: Cache | None
+    ) -> tuple[Any, Any, Any]:
+        """q of x; k and v of the source, or None where a cache has them."""
         batch, columns = len(x), self.columns
         q = self.query(x) if self.is_cross else self.qkv(x)[..., : columns[0]]
         assert context.guard is not None
@@ -151,66 +155,69 @@ class Attention(nn.Module):
         context.guard.watch(both)
         k, v = both.split(columns[1:], -1)
         k = k.view(batch, -1, self.kv_heads, self.head_width).transpose(1, 2)
-        if rotary is not None and isinstance(pairs, Pairs):  # those that a cache holds were turned when it took them in
+        if rotary is not None and isinstance(pairs, Pairs):  # keys in a cache were turned before they were stored
             k = apply_rotary(k, self.rotary_of(pairs.key, k), interleaved=rotary.interleaved)
         return q, k, v.view(batch, -1, self.kv_heads, self.value_width).transpose(1, 2)
 
-    def _call(self, q: Tensor, k: Any, v: Any, context: Context, cache: Cache | None, own: bool) -> Call:
-        """The whole call, with all that a cache holds as its keys."""
-        c, kind = self.config, context.shared.setdefault(id(self.config), {})
-        if "mask" not in kind:
-            kind["mask"] = _both(context.mask, CAUSAL if c.causal and own else None)
+    def _call(self, q: Tensor, k: Any, v: Any, context: Context, cache: Cache | None, *, self_attention: bool) -> Call:
+        """The whole call, with all keys and values of a cache."""
+        c, shared = self.config, context.shared.setdefault(id(self.config), {})
+        if "mask" not in shared:
+            shared["mask"] = _both(context.mask, CAUSAL if c.causal and self_attention else None)
         positions: Any = context.positions  # pairs, once a pass has begun
-        mask, bias, total = kind["mask"], context.bias, None
+        mask, bias, total = shared["mask"], context.bias, None
         if cache is not None:
-            placed = isinstance(positions, Pairs)
+            given = isinstance(positions, Pairs)
             # One token after all others sees every one of them, wherever these stand.
-            sees_all = mask is CAUSAL and q.shape[2] == 1 and not placed and bias is None and not self.needs_positions
-            query = None if sees_all or not own else context.query_positions(q.shape[2], cache, q.device)
+            sees_all = mask is CAUSAL and q.shape[2] == 1 and not given and bias is None and not self.needs_positions
+            query = None
+            if self_attention and not sees_all:
+                query = context.query_positions(q.shape[2], cache, q.device)
             if k is None:
                 assert isinstance(cache, CrossCache)
-                held = cache.held()  # of a source, which was taken in before
+                cached = cache.contents()  # of a source that was stored before
             else:
-                held = cache.append(k, v, context.keep, positions.query if own and placed else None)
-            k, v, total, kind = held.k, held.v, held.total, None
+                cached = cache.append(k, v, context.keep, positions.query if self_attention and given else None)
+            k, v, total, shared = cached.k, cached.v, cached.total, None
             if isinstance(cache, TotalCache):
-                pass  # what it holds is no row of keys, and nothing of it is hidden
+                pass  # it has a sum instead of keys, and no part of it is hidden
             elif sees_all:
-                mask, positions = None if held.keep is None else padding(keep=held.keep), None
+                mask, positions = None if cached.keep is None else padding(keep=cached.keep), None
             else:
-                mask, positions = self._among(held, mask, context, query)
+                mask, positions = self._relate(cached, mask, context, query)
                 if bias is not None:
                     pairs = Pairs.of(k.shape[2], device=k.device) if positions is None else positions
                     bias = context.tabled(pairs, (type(cache), k.shape[2]))
         parameters = {name: getattr(self, name) for name in self.parameter_names} if self.parameter_names else None
         return Call(
             q, k, v, c.mechanism, mask, positions, c.scale, bias, c.softcap, parameters or _NO_PARAMETERS,
-            total, context.guard, kind,
+            total, context.guard, shared,
         )  # fmt: skip
 
-    def _among(
-        self, held: Held, mask: Mask | None, context: Context, query: Tensor | None
+    def _relate(
+        self, cached: CachedKV, mask: Mask | None, context: Context, query: Tensor | None
     ) -> tuple[Mask | None, Pairs | None]:
-        """Mask and positions of new queries among all that is held."""
+        """Mask and positions of new queries among all cached keys."""
         rest = None if mask is None else without_padding(mask)
-        if held.last and rest is CAUSAL:
+        if cached.last and rest is CAUSAL:
             rest = None  # one token after all others sees every one of them
-        hidden = _both(rest, None if held.keep is None else padding(keep=held.keep))
-        if query is None or held.k.shape[2] == query.shape[1]:  # a source, or nothing was held before
+        hidden = _both(rest, None if cached.keep is None else padding(keep=cached.keep))
+        if query is None or cached.k.shape[2] == query.shape[1]:  # a source, or a cache that was empty
             return hidden, context.positions if isinstance(context.positions, Pairs) else None
         if rest is None and context.bias is None and not self.needs_positions:
             return hidden, None
-        key = torch.arange(held.k.shape[2], device=held.k.device)[None] if held.positions is None else held.positions
+        count, device = cached.k.shape[2], cached.k.device
+        key = torch.arange(count, device=device)[None] if cached.positions is None else cached.positions
         return hidden, Pairs.of(query, key)
 
     def _rotate(self, x: Tensor, context: Context, cache: Cache | None) -> Tensor:
-        """Queries and keys turned by their positions, by a table that all layers of a kind share."""
+        """Queries and keys turned by their positions, by a table that all layers of one configuration share."""
         rotary = self.config.rotary
         assert rotary is not None
-        place = ("rotary", id(rotary), self.head_width)
-        if place not in context.shared:
-            context.shared[place] = self.rotary_of(context.query_positions(x.shape[2], cache, x.device), x)
-        return apply_rotary(x, context.shared[place], interleaved=rotary.interleaved)
+        name = ("rotary", id(rotary), self.head_width)
+        if name not in context.shared:
+            context.shared[name] = self.rotary_of(context.query_positions(x.shape[2], cache, x.device), x)
+        return apply_rotary(x, context.shared[name], interleaved=rotary.interleaved)
 
     def rotary_of(self, positions: Int[Tensor, "*b L"], x: Tensor) -> RotaryTable:
         """The rotation of these positions, in at least float32."""
@@ -233,12 +240,12 @@ class Attention(nn.Module):
         cache: Cache | None,
     ) -> Float[Tensor, "B L O"]:
         """A pass that begins and ends here: a layer that is used by itself."""
-        c, held = self.config, isinstance(cache, CrossCache) and cache.filled
-        self._check(x, source, held)
+        c, stored = self.config, isinstance(cache, CrossCache) and cache.filled
+        self._check(x, source, stored)
         if cache is not None:
             check_cache(cache, c, source)
-        own = source is None and not held
-        if own:
+        self_attention = source is None and not stored
+        if self_attention:
             x, context = begin(x, context, cache, width=c.width)
         else:
             if c.rotary is not None and (context.positions is None or source_positions is None):
@@ -251,17 +258,19 @@ class Attention(nn.Module):
             source, context = begin(given, replace(context, positions=pairs), width=given.shape[-1])
             context = replace(context, positions=pairs)  # none of its own where the source is padded on the left
         return guarded(
-            lambda guard: self.forward(x, None if own else source, cache=cache, context=context.under(guard)),
+            lambda guard: self.forward(
+                x, None if self_attention else source, cache=cache, context=context.under(guard)
+            ),
             () if cache is None else (cache,),
         )
 
-    def _check(self, x: Tensor, source: Tensor | None, held: bool) -> None:
+    def _check(self, x: Tensor, source: Tensor | None, stored: bool) -> None:
         """Refuse shapes that the layer was not made for."""
         c = self.config
         check_width(x, c.width)
         if source is not None:
             check_width(source, c.source_width, "source")
-        if source is None and not held and (self.is_cross or c.source_width != c.width):
+        if source is None and not stored and (self.is_cross or c.source_width != c.width):
             raise ValueError(f"this layer attends to a source of width {c.source_width}; pass it as source=")
 
     def extra_repr(self) -> str:

@@ -261,11 +261,11 @@ def zero_padding(x: Float[Tensor, "B L D"], keep: Bool[Tensor, "b L"] | None) ->
 
 
 def _refuse_tables(context: Context) -> None:
-    """Tables are over this call's keys; with a cache nobody could say which of the held ones they mean."""
+    """Tables are over this call's keys; with a cache it is unknown which of the cached ones they mean."""
     parts = context.mask.parts() if isinstance(context.mask, Mask) else ()
     # Padding is told to the cache, but only where it is a condition of its own: not inside of `|` or `~`.
     if any(part.by_index and not isinstance(part, Keep) for part in parts) or isinstance(context.bias, Tensor):
         raise ValueError(
             "with a cache, masks and biases relate positions (causal, window, ALiBi, …) or declare padding: a table of "
-            "this call's keys does not say which of the held ones it means"
+            "this call's keys does not say which of the cached ones it means"
         )

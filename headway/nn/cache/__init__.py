@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from headway.config import AttentionConfig
-from headway.nn.cache.base import BlockCache, Cache, Held
+from headway.nn.cache.base import BlockCache, Cache, CachedKV
 from headway.nn.cache.kv import CrossCache, KVCache
 from headway.nn.cache.total import TotalCache
 from headway.nn.cache.window import WindowCache
@@ -13,7 +13,7 @@ __all__ = [
     "BlockCache",
     "Cache",
     "CrossCache",
-    "Held",
+    "CachedKV",
     "KVCache",
     "TotalCache",
     "WindowCache",
@@ -44,7 +44,7 @@ def check_cache(cache: Cache, config: AttentionConfig, source: Tensor | None) ->
             raise ValueError("a CrossCache holds a source; self-attention needs a cache from new_cache(...)")
         return
     if source is not None:
-        raise ValueError("keys of a source are held by a CrossCache; this one is for self-attention")
+        raise ValueError("keys of a source are stored in a CrossCache; this one is for self-attention")
     need = record_of(config.mechanism).cache_of(config.mechanism)
     if not config.causal:
         raise ValueError("only causal attention can be read with a cache: earlier outputs would change otherwise")

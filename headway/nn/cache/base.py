@@ -11,12 +11,12 @@ from headway.ops.attention.call import learning
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """All that a cache holds, the tokens that were just taken in included.
+class CachedKV:
+    """Everything in a cache, the tokens that were just appended included.
 
-    keep: which of the columns are real; None where all are. positions: where they stand; None for 0, 1, 2 … in every
-    row. last: nothing that is held stands after the token just taken in, so that it may see all of it. total: what a
-    sum holds of the tokens before these, instead of their keys.
+    keep: which of the columns are real tokens; None where all are. positions: None for 0, 1, 2 … in every row. last: no
+    cached token stands after the one just appended, so that it may see all of them. total: the running sum of the
+    tokens before these, where a cache stores that instead of their keys.
     """
 
     k: Float[Tensor, "B G M K"]
@@ -54,8 +54,8 @@ class Cache(Protocol):
         v: Float[Tensor, "B G L W"],
         keep: Bool[Tensor, "b L"] | None = None,
         positions: Int[Tensor, "p L"] | None = None,
-    ) -> Held:
-        """Take in tokens (`keep` True = real; without positions they follow what is held) and give all that is held."""
+    ) -> CachedKV:
+        """Store tokens (`keep` True = real; without positions they follow those stored); return everything stored."""
         ...
 
     def select(self, rows: Int[Tensor, " R"]) -> None:

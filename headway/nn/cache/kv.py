@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.nn.cache.base import Held, NextPositions, check_rows, check_same, refuse_gradients
+from headway.nn.cache.base import CachedKV, NextPositions, check_rows, check_same, refuse_gradients
 
 
 class KVCache:
@@ -58,7 +58,7 @@ class KVCache:
         v: Float[Tensor, "B G L W"],
         keep: Bool[Tensor, "b L"] | None = None,
         positions: Int[Tensor, "p L"] | None = None,
-    ) -> Held:
+    ) -> CachedKV:
         if torch.is_grad_enabled():
             refuse_gradients(k, v)
         at, end = self.columns, self.columns + k.shape[2]
@@ -72,16 +72,20 @@ class KVCache:
         else:
             self._place(k, keep, positions)
         self.columns = end
-        if self._table is None:  # as `_held` would say, without a call more in every layer of every step
-            return Held(self.k.narrow(2, 0, end), self.v.narrow(2, 0, end), last=positions is None and end - at == 1)
-        return self._held(end - at, last=positions is None)
+        if self._table is None:  # as `_contents` would say, without a call more in every layer of every step
+            return CachedKV(
+                self.k.narrow(2, 0, end), self.v.narrow(2, 0, end), last=positions is None and end - at == 1
+            )
+        return self._contents(end - at, last=positions is None)
 
-    def _held(self, new: int, *, last: bool) -> Held:
+    def _contents(self, new: int, *, last: bool) -> CachedKV:
         assert self.k is not None and self.v is not None
         k, v, end = self.k.narrow(2, 0, self.columns), self.v.narrow(2, 0, self.columns), self.columns
         if self._table is None:
-            return Held(k, v, last=last and new == 1)
-        return Held(k, v, self._table[1].narrow(1, 0, end), self._table[0].narrow(1, 0, end), last=last and new == 1)
+            return CachedKV(k, v, last=last and new == 1)
+        return CachedKV(
+            k, v, self._table[1].narrow(1, 0, end), self._table[0].narrow(1, 0, end), last=last and new == 1
+        )
 
     def _place(self, k: Tensor, keep: Tensor | None, positions: Tensor | None) -> None:
         """Write down where new columns stand, and where those after them will if they come one by one and are real."""
@@ -102,7 +106,7 @@ class KVCache:
             real[:, at:] = True
 
     def _reserve(self, k: Tensor, v: Tensor, needed: int) -> None:
-        """Room for `needed` columns; past what was reserved it doubles, and what is held is copied."""
+        """Room for `needed` columns; past what was reserved it doubles, and the contents are copied."""
         if self.k is None or self.v is None:
             self.capacity = max(needed, self.capacity)
             self.k, self.v = (x.new_empty(*x.shape[:2], self.capacity, x.shape[3]) for x in (k, v))
@@ -190,6 +194,6 @@ class CrossCache(KVCache):
         """Whether it holds a source: then nothing need be projected."""
         return self.k is not None
 
-    def held(self) -> Held:
+    def contents(self) -> CachedKV:
         """The source."""
-        return self._held(0, last=False)
+        return self._contents(0, last=False)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.nn.cache.base import Held, NextPositions, check_rows, check_same, refuse_gradients
+from headway.nn.cache.base import CachedKV, NextPositions, check_rows, check_same, refuse_gradients
 from headway.ops.attention.mechanism import Fold
 
 
@@ -43,7 +43,7 @@ class TotalCache:
         v: Float[Tensor, "B G L W"],
         keep: Bool[Tensor, "b L"] | None = None,
         positions: Int[Tensor, "p L"] | None = None,
-    ) -> Held:
+    ) -> CachedKV:
         refuse_gradients(k, v)
         before, batch, count = self.total, k.shape[0], k.shape[2]
         if before is not None and len(before) != batch:
@@ -59,7 +59,7 @@ class TotalCache:
         more = count if keep is None else keep.sum(-1)
         none = torch.zeros(batch, dtype=torch.long, device=k.device)
         self._lengths = (self._lengths if before is not None else none) + more
-        return Held(k, v, keep, total=before)
+        return CachedKV(k, v, keep, total=before)
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         if self.total is None:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.nn.cache.base import Held, refuse_gradients
+from headway.nn.cache.base import CachedKV, refuse_gradients
 from headway.nn.cache.kv import KVCache
 
 
@@ -25,18 +25,18 @@ class WindowCache(KVCache):
         v: Float[Tensor, "B G L W"],
         keep: Bool[Tensor, "b L"] | None = None,
         positions: Int[Tensor, "p L"] | None = None,
-    ) -> Held:
+    ) -> CachedKV:
         if k.shape[2] == 1 and self.columns == self.window and keep is None:
             return self._replace_oldest(k, v, positions)
         self._unroll()
         new = self.following(k.shape[2]) if positions is None else positions
-        held = super().append(k, v, keep, new)
+        contents = super().append(k, v, keep, new)
         if keep is not None or self.columns > self.window:
             self._forget()
-        return held
+        return contents
 
-    def _replace_oldest(self, k: Tensor, v: Tensor, positions: Tensor | None) -> Held:
-        """One token in, one out, in place: nothing held is moved."""
+    def _replace_oldest(self, k: Tensor, v: Tensor, positions: Tensor | None) -> CachedKV:
+        """One token in, one out, in place: nothing else is moved."""
         refuse_gradients(k, v)
         self._reserve(k, v, self.columns)
         assert self.k is not None and self.v is not None and self._table is not None
@@ -50,7 +50,7 @@ class WindowCache(KVCache):
         else:
             self._next = self._next.after(positions, torch.ones_like(positions, dtype=torch.bool))
         self._oldest = (place + 1) % self.window
-        return self._held(1, last=False)
+        return self._contents(1, last=False)
 
     def _foresee(self, at: int) -> None:
         """Columns are replaced, not added: nobody reads what stands behind them."""
