@@ -95,18 +95,18 @@ def described_positions(made: Plots) -> dict[str, Any]:
 
 
 def write_positions_page(made: Plots, path: Path) -> Path:
-    from headway.look.pattern.positions_page import document
+    from headway.look.pattern.figures_page import document
 
     return write_whole(path, document(made))
 
 
 def write_positions_picture(made: Plots, path: Path) -> Path:
-    from headway.look.picture.positions import positions_picture
+    from headway.look.picture.patterns import positions_picture
 
     return positions_picture(made, path)
 
 
 def drawn_positions(made: Plots, *, width: int) -> str:
-    from headway.look.pattern.positions_page import text
+    from headway.look.pattern.figures_page import text
 
     return text(made, width=width)

@@ -196,10 +196,10 @@ def _world(config: TrainConfig) -> Iterator[World]:
 
 def _look(work: TrainingSetup, place: RunFiles) -> None:
     """What attends to what, for the report; a model without attention has nothing to show."""
-    from headway.app.heads import keep_heads
+    from headway.app.heads import write_heads
 
     try:
-        keep_heads(work, place)
+        write_heads(work, place)
     except ValueError as error:
         _say(f"heads: {error}")
 

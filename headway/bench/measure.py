@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.cost.memory.measured import recorded, replay
+from headway.observe.allocations import recorded, replay
 
 SHORTEST = 1e-3  # seconds: a faster call is repeated inside one measurement until it lasts this long
 

@@ -129,9 +129,9 @@ def look(
 
 def _kept(target: str) -> "Look | None":
     """Of a run, what its report shows: the heads on an example of its own, seen when it ended."""
-    from headway.app.heads_section import kept
+    from headway.app.heads import read_heads
 
-    return kept(Path(target).expanduser()) if target.strip() else None
+    return read_heads(Path(target).expanduser()) if target.strip() else None
 
 
 def _show(look: "Look", page: Path | None, picture: Path | None, json: bool) -> int:
@@ -150,7 +150,7 @@ def _show(look: "Look", page: Path | None, picture: Path | None, json: bool) -> 
 
 
 def _print(look: "Look", *, json: bool, drawn: bool) -> None:
-    from headway.look.roles import roles_table
+    from headway.look.record import roles_table
     from headway.look.terminal import draw, heads_table
 
     if json:
@@ -168,7 +168,7 @@ def _print(look: "Look", *, json: bool, drawn: bool) -> None:
 
 def plain(look: "Look") -> dict[str, Any]:
     """The record without what only a machine can read: weights, maps, pictures."""
-    from headway.look.written import as_json
+    from headway.look.record import as_json
 
     found = as_json(look)
     for layer in found["layers"]:

@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headway.look.record import Kind, Measures, Side
-from headway.look.roles import RARE, role_of
+from headway.look.record import RARE, Kind, Measures, Side, role_of
 
 
 @dataclass(frozen=True, eq=False)

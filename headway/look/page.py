@@ -9,8 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from headway.look.record import Look
-from headway.look.written import as_json
+from headway.look.record import Look, as_json
 from headway.render import Html, Section, escaped, joined, page, paragraph
 
 FIRST = ("data.js", "columns.js", "state.js", "choice.js", "colour.js")  # what the other parts are made with

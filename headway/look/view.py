@@ -17,8 +17,7 @@ from headway.look.logit_lens import logit_lens
 from headway.look.packed import Factors
 from headway.look.page import document
 from headway.look.reading.sample import AttentionPlace, ModelSample, Sides, at_rest, labels
-from headway.look.record import Layer, Lens, Look, Side
-from headway.look.roles import HeadRole, roles_table
+from headway.look.record import HeadRole, Layer, Lens, Look, Side, roles_table
 from headway.observe.attention import captured
 from headway.observe.weights import CapturedAttention, Selection
 from headway.ops.mask.pairs import ALL

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from headway.app import audit_section, cost_section
-from headway.app.heads import GIVEN, LONGEST, heads_of, keep_heads
-from headway.app.heads_section import FILE, kept
+from headway.app.heads import FILE, GIVEN, LONGEST, heads_of, read_heads, write_heads
 from headway.app.report import FILE as PAGE
 from headway.app.report import report
 from headway.app.run_directory import FILES as RUN_FILES
@@ -87,10 +86,10 @@ def test_the_target_is_what_the_decoder_reads(tmp_path: Path) -> None:
 
 def test_what_is_kept_is_what_the_report_shows(tmp_path: Path) -> None:
     given, place = work(tmp_path, "language")
-    keep_heads(given, place)
+    write_heads(given, place)
     run = make_run(tmp_path / "runs")
     (run / FILE).write_text((place.path / FILE).read_text())
-    found, right = kept(run), heads_of(given, place)
+    found, right = read_heads(run), heads_of(given, place)
     assert found is not None
     assert (found.layers[1].data.row(2, 7) == right.layers[1].data.row(2, 7)).all()
     assert found.sides == right.sides and found.lens == right.lens

@@ -11,7 +11,7 @@ from PIL import Image
 
 import headway
 from headway.cli import main
-from headway.look.written import as_json
+from headway.look.record import as_json
 from headway.render import GENERATOR
 from tests.app.runs_by_hand import make_run
 from tests.look.example import example

@@ -10,11 +10,10 @@ from headway.look.packed import factors, weights
 from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_mechanism
 from headway.look.pattern.figures import position_plots
 from headway.look.picture import draw_picture
-from headway.look.picture.matrix import matrix
 from headway.look.picture.patches import seen
-from headway.look.picture.positions import positions_picture
+from headway.look.picture.patterns import positions_picture
 from headway.look.picture.style import written
-from headway.look.record import Kind, Layer, Look, Measures, Side
+from headway.look.record import Kind, Layer, Look, Measures, Side, matrix
 from headway.render.png import data_address, png
 
 HOSTILE = ("<b>", "\x1b[31m", "שלום", "😀", "日本語", "\u202e", "$x$", "a" * 40, "", "^_{", "\n")

@@ -8,8 +8,7 @@ import pytest
 from headway.look.packed import weights
 from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_set
 from headway.look.record import Layer, Look, Measures, Side
-from headway.look.terminal import draw, heads_table
-from headway.look.terminal.cells import fitted, pooled
+from headway.look.terminal import draw, fitted, heads_table, pooled
 
 HOSTILE = ("<b>", "\x1b[31mred\x1b[0m", "שלום", "😀", "日本語", "\u202e", "\r\n", "a" * 40, "", "é", "\t")
 

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.look.picture.heads import one, overview
-from headway.look.picture.matrix import chosen, only
 from headway.look.picture.patches import images, over_patches
 from headway.look.picture.patterns import patterns
 from headway.look.picture.style import lettered, require, saved
-from headway.look.record import Layer, Look
+from headway.look.record import Layer, Look, head_at, only_head
 
 __all__ = ["draw_picture", "require"]
 
@@ -16,7 +15,7 @@ __all__ = ["draw_picture", "require"]
 def draw_picture(look: Look, path: Path, *, head: tuple[int, int] | None = None) -> Path:
     """Everything of a record, or one head of it: (the layer's place in the record, the head's number), large."""
     require(path)
-    alone = only(look) if head is None else chosen(look, head)
+    alone = only_head(look) if head is None else head_at(look, head)
     with lettered():
         return saved(_drawn(look, alone), path)
 

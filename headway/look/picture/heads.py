@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from headway.look.packed import Weights
-from headway.look.picture.matrix import matrix, named
 from headway.look.picture.style import INK, LINE, SOFT, WIDTH, figure, framed, map_of, tokens, written
-from headway.look.record import Layer, Look, Side
+from headway.look.record import Layer, Look, Side, layer_name, matrix
 
 MARKS = (0.0, 0.01, 0.1, 0.3, 0.6, 1.0)  # on the scale, whose colours go by the root: small weights are seen too
 ROOM = 0.11  # inches between two marks
@@ -84,7 +83,7 @@ def one(look: Look, layer: Layer, place: int) -> Any:
     axes.set_ylabel("attends", fontsize=7.5, color=SOFT)
     axes.set_xlabel("is attended to", fontsize=7.5, color=SOFT)
     role = written(layer.measures[place].role, longest=40).replace("␣", " ")
-    title = f"{named(layer)}, head {layer.heads[place]}: {role}"
+    title = f"{layer_name(layer)}, head {layer.heads[place]}: {role}"
     axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=6, parse_math=False)
     bar(made, axes.images[0], top, whole=True, ax=axes, fraction=0.02, pad=0.01, aspect=30, shrink=0.6)
     return made
@@ -161,7 +160,7 @@ def _row_of_maps(drawn: Mosaic, layer: Layer, place: tuple[float, float, float],
     from matplotlib.colors import PowerNorm
 
     down, side, high = place
-    drawn.row(named(layer), down, high)
+    drawn.row(layer_name(layer), down, high)
     for number in range(len(layer.heads)):
         left = left_of(number, side)
         values = matrix(layer, number) if whole else layer.maps[number] / 255

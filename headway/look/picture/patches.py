@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from headway.look.picture.heads import GAP, LARGEST, LEFT, TOP, Mosaic, left_of
-from headway.look.picture.matrix import matrix, named
 from headway.look.picture.style import WIDTH, map_of
-from headway.look.record import Layer, Look, Side
+from headway.look.record import Layer, Look, Side, layer_name, matrix
 
 VEIL = 0.88  # how dark a patch is that gets nothing
 ALONE = 3.2  # inches of a picture where one head is shown
@@ -34,7 +33,7 @@ def images(look: Look, layers: list[Layer], place: int | None) -> Any:
     drawn = Mosaic.of(LEFT + columns * step, TOP + len(layers) * step + BELOW)
     for row, layer in enumerate(layers):
         places = list(range(len(layer.heads))) if place is None else [place]
-        drawn.row(named(layer), TOP + row * step, side)
+        drawn.row(layer_name(layer), TOP + row * step, side)
         _row(drawn, look, layer, places, down=TOP + row * step, side=side)
     _titles(drawn, max(layers, key=lambda layer: len(layer.heads)), place, side)
     first = next(layer for layer in layers if over_patches(look, layer))

@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 
 from headway.look.layer import layer_of
-from headway.look.record import Kind, Look, Side
-from headway.look.roles import roles_table
+from headway.look.record import Kind, Look, Side, roles_table
 from tests.look.measure.written import Written, looking
 
 TOKENS = (

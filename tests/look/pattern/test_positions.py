@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headway.look.pattern.figures import POSITIONS, Curves, Heat, position_plots
-from headway.look.pattern.positions_page import coloured, document, text
+from headway.look.pattern.figures_page import coloured, document, text
 
 
 def heat(kind: str, place: int, **said: int) -> Heat:

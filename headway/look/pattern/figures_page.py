@@ -4,8 +4,8 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from headway.look.pattern.figures import Curves, Heat, Plots
-from headway.look.picture.colours import diverging, sequential
-from headway.look.terminal.cells import pooled, shades
+from headway.look.picture.style import diverging, sequential
+from headway.look.terminal import pooled, shades
 from headway.render import Html, Section, Series, escaped, line_chart, number, page
 from headway.render.png import data_address, png
 

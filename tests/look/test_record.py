@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.look.record import Look
-from headway.look.written import as_json, read
+from headway.look.record import Look, as_json, from_json
 from tests.look.example import SMALL, Shape, example
 
 
@@ -34,13 +33,13 @@ RECORDS = [
 @pytest.mark.parametrize("look", RECORDS)
 def test_there_and_back(look: Look) -> None:
     text = json.dumps(as_json(look))
-    assert same(read(json.loads(text)), look)
+    assert same(from_json(json.loads(text)), look)
 
 
 def test_the_comparison_can_fail() -> None:
     changed = as_json(example())
     changed["layers"][1]["measures"][0]["entropy"] += 1e-9
-    assert not same(read(changed), example())
+    assert not same(from_json(changed), example())
 
 
 @pytest.mark.parametrize(
@@ -56,4 +55,4 @@ def test_what_is_no_record_is_said(change: Any, said: str) -> None:
     found = as_json(example(shape=SMALL))
     change(found)
     with pytest.raises(ValueError, match=said):
-        read(found)
+        from_json(found)
