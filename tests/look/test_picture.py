@@ -1,5 +1,6 @@
 """Pictures for papers: every kind of record, whatever its tokens, without a warning."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -53,6 +54,27 @@ def test_overview_of_layers_of_different_kinds(tmp_path: Path) -> None:
     width, height = size(path)
     assert 900 < width < 2200 and 600 < height < 2000  # 300 dots an inch, not wider than a page
     assert [one.name for one in tmp_path.iterdir()] == ["overview.png"]  # nothing half-written beside it
+
+
+def test_several_heads_carry_their_tokens_in_legible_letters(tmp_path: Path) -> None:
+    text, source = Side("text", tuple(f"word{place}" for place in range(11))), Side("source", ("das", "Haus", "dort"))
+    look = Look("x", (text, source), (
+        layer(3, 11, 11, kind="decoder"), layer(2, 11, 3, kind="cross", sides=(0, 1)),
+    ))  # fmt: skip
+    drawn = draw_picture(look, tmp_path / "few.svg").read_text(encoding="utf-8")
+    assert drawn.count(">word4</text>") == 3 + 2, "below three maps, and beside two rows of maps"
+    assert drawn.count(">Haus</text>") == 2, "below the two maps of cross-attention"
+    assert "head 2: mixed</text>" in drawn
+    sizes = [float(one) for one in re.findall(r"font-size: ([\d.]+)px[^>]*>word", drawn)]
+    assert len(sizes) == 11 * 5 and min(sizes) >= 4.4
+
+
+def test_many_heads_of_a_layer_stand_in_several_rows_each_with_its_tokens(tmp_path: Path) -> None:
+    look = Look("x", (Side("text", tuple(f"word{place}" for place in range(17))),), (layer(12, 17, 17),))
+    drawn = draw_picture(look, tmp_path / "rows.svg").read_text(encoding="utf-8")
+    assert drawn.count(">word3</text>") == 4 + 3, "four in a row: below the lowest of each column, beside three rows"
+    many = Look("x", look.sides, tuple(layer(12, 17, 17, label=str(place)) for place in range(12)))
+    assert "word" not in draw_picture(many, tmp_path / "many.svg").read_text(encoding="utf-8"), "no page has the room"
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])

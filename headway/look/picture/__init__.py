@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from headway.look.picture.heads import one, overview
+from headway.look.picture.heads import Labels, one, overview, with_tokens
 from headway.look.picture.patches import images, over_patches
 from headway.look.picture.patterns import patterns
 from headway.look.picture.style import lettered, require, saved
@@ -28,4 +28,5 @@ def _drawn(look: Look, alone: tuple[Layer, int] | None) -> Any:
         return images(look, [layer], place) if over_patches(look, layer) else one(look, layer, place)
     if any(over_patches(look, layer) for layer in look.layers):
         return images(look, list(look.layers), None)
-    return overview(look)
+    labels = Labels.fitting(look)
+    return overview(look) if labels is None else with_tokens(look, labels)

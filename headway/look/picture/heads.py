@@ -1,5 +1,6 @@
 """Heads of a model as pictures: one large with its tokens, several with tokens at their edges, or all of them small."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
@@ -18,6 +19,9 @@ LARGEST = 1.3  # inches of a map
 READABLE = 0.55  # inches of a map below which little is written at it
 ROLE = 0.13  # inches for the role below a map
 SCALE = 0.6  # inches for the scale
+CELL = 0.078  # inches of a token below which its name is too small to read
+TALLEST = 9.5  # inches of a picture: a page
+TITLE = 0.17  # inches above each map of several with tokens
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,17 @@ class Mosaic:
         """A word above or below a map."""
         where = {"ha": "center", "va": "bottom" if above else "top"}
         self.axes.text(middle, down, text, fontsize=size, color=SOFT, parse_math=False, **where)
+
+    def names(self, texts: Sequence[str], box: tuple[float, float, float, float], *, beside: bool, size: float) -> None:
+        """The tokens of a map at (left, down, width, height): beside its rows, or below its columns."""
+        left, down, width, height = box
+        for number, text in enumerate(texts):
+            along = (number + 0.5) / len(texts)
+            x, y = (left - 0.03, down + along * height) if beside else (left + along * width, down + height + 0.03)
+            where = (
+                {"ha": "right", "va": "center_baseline"} if beside else {"ha": "center", "va": "top", "rotation": 90}
+            )
+            self.axes.text(x, y, text, fontsize=size, color=INK, parse_math=False, **where)
 
 
 def left_of(number: int, side: float) -> float:
@@ -132,6 +147,85 @@ def marks_of(top: float, *, inches: float) -> list[float]:
     return [*kept, top]
 
 
+@dataclass(frozen=True)
+class Labels:
+    """How several heads with tokens are laid out: inches of a token and its letters, maps in a row, edges for names."""
+
+    cell: float
+    size: float
+    columns: int
+    left: float
+    below: float
+
+    @classmethod
+    def fitting(cls, look: Look) -> "Labels | None":
+        """As many maps in a row as leave tokens legible; None where no page has room for that."""
+        keys = max(len(look.sides[layer.keys].tokens) for layer in look.layers)
+        heads = max(len(layer.heads) for layer in look.layers)
+        longest = max(len(written(token)) for layer in look.layers for token in _tokens(look, layer))
+        for columns in range(heads, 0, -1):
+            size = min(6.5, 0.8 * 72 * max(CELL, 1.0 / keys))
+            edge = 0.62 * longest * size / 72 + 0.06
+            cell = min(max(0.13, 1.0 / keys), ((WIDTH - SCALE - LEFT - edge) / columns - GAP) / keys)
+            if cell >= CELL:
+                even = -(-heads // -(-heads // columns))
+                found = cls(cell, min(6.5, 0.8 * 72 * cell), even, LEFT + edge, edge)
+                return found if found.height(look) <= TALLEST else None
+        return None
+
+    def lines(self, layer: Layer) -> list[list[int]]:
+        """The places of a layer's heads, so many in a row."""
+        every = list(range(len(layer.heads)))
+        return [every[start : start + self.columns] for start in range(0, len(every), self.columns)]
+
+    def height(self, look: Look) -> float:
+        rows = sum(len(self.lines(layer)) * (TITLE + self.cell * layer.rows[1] + GAP) for layer in look.layers)
+        return rows + self.below * len(look.layers)
+
+
+def _tokens(look: Look, layer: Layer) -> tuple[str, ...]:
+    """Those that name the rows and the columns of a layer's maps."""
+    first, count = layer.rows
+    return (*look.sides[layer.queries].tokens[first : first + count], *look.sides[layer.keys].tokens)
+
+
+def with_tokens(look: Look, labels: Labels) -> Any:
+    """Several heads on one scale: tokens that attend beside each row of maps, those attended to below each layer."""
+    from matplotlib.colors import PowerNorm
+
+    weights = [[matrix(layer, place) for place in range(len(layer.heads))] for layer in look.layers]
+    top = max(float(values.max()) for maps in weights for values in maps) or 1.0
+    width = labels.cell * max(len(look.sides[layer.keys].tokens) for layer in look.layers) + GAP
+    drawn = Mosaic.of(labels.left + labels.columns * width, labels.height(look), right=SCALE)
+    down = 0.0
+    for layer, maps in zip(look.layers, weights, strict=True):
+        rows, keys = maps[0].shape
+        texts = [written(token) for token in _tokens(look, layer)]
+        lines = labels.lines(layer)
+        for number, line in enumerate(lines):
+            down += TITLE
+            drawn.row(layer_name(layer), down, labels.cell * rows)
+            for column, place in enumerate(line):
+                box = (labels.left + column * width, down, labels.cell * keys, labels.cell * rows)
+                drawn.put(maps[place], box, cmap=map_of("sequential"), norm=PowerNorm(0.5, 0, top))
+                drawn.say(_title(layer, place, box[2]), box[0] + box[2] / 2, down - 0.03, size=5.5, above=True)
+                if column == 0:
+                    drawn.names(texts[:rows], box, beside=True, size=labels.size)
+                if number == len(lines) - 1 or column >= len(lines[number + 1]):
+                    drawn.names(texts[rows:], box, beside=False, size=labels.size)
+            down += labels.cell * rows + GAP
+        down += labels.below
+    _scale(drawn, top, whole=True)
+    return drawn.made
+
+
+def _title(layer: Layer, place: int, inches: float) -> str:
+    """The number of a head and its role, as long as the map is wide."""
+    role = written(layer.measures[place].role, longest=18).replace("␣", " ")
+    text = f"head {layer.heads[place]}: {role}"
+    return text if 0.55 * 5.5 * len(text) / 72 <= inches + GAP else f"{layer.heads[place]} {role}"
+
+
 def overview(look: Look) -> Any:
     """Every map from 0 to the largest weight of all; of long texts from the small maps, each with its own largest."""
     columns = max(len(layer.heads) for layer in look.layers)
@@ -146,10 +240,14 @@ def overview(look: Look) -> Any:
         _row_of_maps(drawn, layer, (down, side, high), whole=whole, top=top)
         down += high + step
     _head_numbers(drawn, max(look.layers, key=lambda layer: len(layer.heads)), side)
-    total = drawn.width + SCALE
-    scale = drawn.made.add_axes((drawn.width / total, 0.25, 0.1 / total, 0.5))
-    bar(drawn.made, drawn.axes.images[0], top, whole=whole, cax=scale)
+    _scale(drawn, top, whole=whole)
     return drawn.made
+
+
+def _scale(drawn: Mosaic, top: float, *, whole: bool) -> None:
+    total, high = drawn.width + SCALE, min(0.5, 2.5 / drawn.height)
+    axes = drawn.made.add_axes((drawn.width / total, 0.5 - high / 2, 0.1 / total, high))
+    bar(drawn.made, drawn.axes.images[0], top, whole=whole, cax=axes)
 
 
 def _top(look: Look) -> float:

@@ -1,6 +1,5 @@
 """Somebody else's model: in the manner of transformers with its tokenizer, or any module with its inputs."""
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.adapt.signature import Signature
 from headway.config import nearest
 from headway.look.reading.images import address, patches, stretched
 from headway.look.reading.sample import (
@@ -60,7 +60,7 @@ def read_foreign(model: nn.Module, given: ModelInputs, tokenizer: Any, title: st
 
 def _main(model: nn.Module) -> str:
     named = getattr(model, "main_input_name", None)
-    return named if isinstance(named, str) and named in takes(model) else "inputs"
+    return named if isinstance(named, str) and named in Signature(model).names else "inputs"
 
 
 def _processed(given: ModelInputs, processor: Any, title: str) -> Mapping[str, Any]:
@@ -82,7 +82,7 @@ def _keywords(model: nn.Module, cut: TokenizedText) -> dict[str, Tensor]:
     device = next((one.device for one in model.parameters()), torch.device("cpu"))
     ids = torch.tensor([cut.ids], device=device)
     types = {"token_type_ids": torch.tensor([cut.types], device=device)} if cut.types else {}
-    if "input_ids" not in takes(model):
+    if "input_ids" not in Signature(model).names:
         return {"tokens": ids}
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **types}
 
@@ -173,14 +173,6 @@ PLACES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_
 TARGETS = ("decoder_input_ids", "decoder_inputs_embeds", "tgt", "target", "trg")
 
 
-def takes(model: nn.Module) -> frozenset[str]:
-    """The names of what `forward` takes."""
-    try:
-        return frozenset(inspect.signature(model.forward).parameters)
-    except (TypeError, ValueError):  # a compiled or scripted one
-        return frozenset()
-
-
 def config_of(model: nn.Module, *names: str) -> Any:
     """The first of these settings that the model's configuration has, also for generating; None: it has none."""
     holders = (getattr(model, "config", None), getattr(model, "generation_config", None))
@@ -190,28 +182,23 @@ def config_of(model: nn.Module, *names: str) -> Any:
 
 def check_names(model: nn.Module, inputs: Mapping[str, Any], title: str) -> None:
     """Refuse what `forward` does not name: it would not be read. A tokenizer's types are left out without a word."""
-    names = takes(model)
+    names = Signature(model).names
     unknown = [name for name in inputs if name not in names and name != "token_type_ids"]
-    if unknown and not names <= {"args", "kwargs"}:
-        known = sorted(names - {"args", "kwargs"})
+    if unknown and names:
         raise ValueError(
-            f"{title} takes no {unknown[0]!r}{nearest(unknown[0], known)}: name inputs= as its forward does, "
-            f"such as {', '.join(_first_arguments(model))}"
+            f"{title} takes no {unknown[0]!r}{nearest(unknown[0], sorted(names))}: name inputs= as its forward does, "
+            f"such as {', '.join(names[:3])}"
         )
-
-
-def _first_arguments(model: nn.Module) -> list[str]:
-    return list(inspect.signature(model.forward).parameters)[:3]
 
 
 def translates(model: nn.Module) -> bool:
     """Whether it reads a source and a target."""
-    return {"input_ids", "decoder_input_ids"} <= takes(model)
+    return Signature(model).has("input_ids", "decoder_input_ids")
 
 
 def calling(model: nn.Module, keywords: Mapping[str, Any], title: str) -> Callable[[], Any]:
     """The call; what goes wrong inside is told in one sentence, with the length where that may be why."""
-    names = takes(model)
+    names = Signature(model).names
     more = {"use_cache": False} if "use_cache" in names else {}
     given = {name: value for name, value in keywords.items() if name in names}
 
