@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.look_options import colours, columns
+from headway.data.files import write_whole
 
 GROUP = "A rule instead of a model"
 MASKS = (
@@ -71,63 +72,68 @@ def rule(rule: RuleOptions, *, page: Path | None = None, picture: Path | None = 
 
 def _patterns(rule: RuleOptions, kind: str, *, page: Path | None, picture: Path | None, json: bool) -> int:
     if strange := list(_sizes(rule)):
-        raise ValueError(f"{_written(strange[0])} belongs to --positions, not to --{kind}: leave it out")
+        raise ValueError(f"{_option(strange[0])} belongs to --positions, not to --{kind}: leave it out")
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app import patterns as job
+    from headway.look.page import document
+    from headway.look.pattern.rule import look_of, rules_json
+    from headway.look.pattern.rules import rules_of, title
+    from headway.look.picture import draw_picture
+    from headway.look.terminal import draw
 
     name = getattr(rule, kind)
-    found = job.rules(kind, name, _asked(rule))
-    made = job.look(kind, name, found)
+    found = rules_of(kind, name, _asked(rule))
+    made = look_of(title(kind, name), found)
     if picture is not None:
-        _told(job.write_picture(made, picture))
+        _written(draw_picture(made, picture))
     if page is not None:
-        _told(job.write_page(made, page))
+        _written(write_whole(page, document(made)))
     if json:
-        print(json_format.dumps(job.described(found), indent=1, ensure_ascii=False))
-    elif page is None and picture is None:
-        print(job.drawn(made, width=columns(), colour=colours()))
-    else:
-        print("\n".join(made.notes))
+        print(json_format.dumps(rules_json(found), indent=1, ensure_ascii=False))
+        return 0
+    if page is None and picture is None:
+        print(draw(made, width=columns(), colour=colours()), end="\n\n")
+    print("\n".join(made.notes))
     return 0
 
 
 def _positions(rule: RuleOptions, kind: str, *, page: Path | None, picture: Path | None, json: bool) -> int:
-    from headway.app import patterns as job
+    from headway.look.pattern.figures import position_plots
 
     names = {"length", "grid", "causal"}
     _only({*names, *SIZES}, rule, kind, "mechanisms and masks")
     asked = {"length": rule.length, "grid": _pair(rule.grid), "causal": rule.causal or None, **_sizes(rule)}
     assert rule.positions is not None
-    made = job.positions(rule.positions, {name: value for name, value in asked.items() if value is not None})
+    made = position_plots(rule.positions, **{name: value for name, value in asked.items() if value is not None})
     return _numbers_drawn(made, page=page, picture=picture, json=json)
 
 
 def _softmax(rule: RuleOptions, kind: str, *, page: Path | None, picture: Path | None, json: bool) -> int:
-    from headway.app import patterns as job
+    from headway.look.pattern.figures import softmax_plots
 
     _only(set(), rule, kind, "other rules")
     assert rule.softmax is not None
-    return _numbers_drawn(job.softmax(_scores(rule.softmax)), page=page, picture=picture, json=json)
+    return _numbers_drawn(softmax_plots(_scores(rule.softmax)), page=page, picture=picture, json=json)
 
 
 def _only(known: set[str], rule: RuleOptions, kind: str, owners: str) -> None:
     """Refuse sizes that the rule would not read."""
     others = [one.name for one in fields(rule) if one.name not in {*KINDS, *known}]
     if strange := [name for name in others if getattr(rule, name) not in (None, False)]:
-        raise ValueError(f"{_written(strange[0])} belongs to {owners}, not to --{kind}: leave it out")
+        raise ValueError(f"{_option(strange[0])} belongs to {owners}, not to --{kind}: leave it out")
 
 
 def _numbers_drawn(made: Any, *, page: Path | None, picture: Path | None, json: bool) -> int:
-    from headway.app import patterns as job
+    from headway.look.pattern.figures_page import document, text
+    from headway.look.picture.patterns import positions_picture
 
     if picture is not None:
-        _told(job.write_positions_picture(made, picture))
+        _written(positions_picture(made, picture))
     if page is not None:
-        _told(job.write_positions_page(made, page))
+        _written(write_whole(page, document(made)))
     if json:
-        print(json_format.dumps(job.described_positions(made), ensure_ascii=False))
+        print(json_format.dumps(made.as_json(), ensure_ascii=False))
     elif page is None and picture is None:
-        print(job.drawn_positions(made, width=columns()))
+        print(text(made, width=columns()))
     return 0
 
 
@@ -170,7 +176,7 @@ def _extent(name: str, text: str | None) -> int | tuple[int, int] | None:
     if not (found := re.fullmatch(r"\s*(\d+)(?:\s*[x×X]\s*(\d+))?\s*", text)) or 0 in (
         int(one or 1) for one in found.groups()
     ):
-        raise ValueError(f"{_written(name)} is a whole number of at least 1, on a grid also two as 2x3, not {text!r}")
+        raise ValueError(f"{_option(name)} is a whole number of at least 1, on a grid also two as 2x3, not {text!r}")
     return int(found[1]) if found[2] is None else (int(found[1]), int(found[2]))
 
 
@@ -197,9 +203,9 @@ def _scores(text: str) -> tuple[float, ...]:
         raise ValueError(f"--softmax is numbers with commas between, as -3,1,100,5,-1, not {text!r}") from None
 
 
-def _written(name: str) -> str:
+def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _told(path: Path) -> None:
+def _written(path: Path) -> None:
     print(f"written: {path}", file=sys.stderr)

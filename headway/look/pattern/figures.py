@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,6 +61,15 @@ class Plots:
     title: str
     subtitle: str
     parts: tuple[Heat | Curves, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        parts = [
+            {"title": part.title, "values": part.values.tolist()}
+            if isinstance(part, Heat)
+            else {"title": part.title, "series": {name: [x.tolist(), y.tolist()] for name, x, y in part.series}}
+            for part in self.parts
+        ]
+        return {"title": self.title, "subtitle": self.subtitle, "parts": parts}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ and nothing else. Rules become a record that everything draws: one layer for eac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -145,6 +146,23 @@ def look_of(title: str, rules: Sequence[PatternRule]) -> Look:
     layers = tuple(_layer(rule, sides) for rule in rules)
     notes = [f"{rule.label}: {rule.formula}. {counted(rule)}, {price(rule)}." for rule in rules]
     return Look(title, sides, layers, None, (*notes, MEANING), "Who may attend to whom")
+
+
+def rules_json(rules: Sequence[PatternRule]) -> list[dict[str, Any]]:
+    """Each rule as JSON: its formula, its price, and the pattern as a row of 0 and 1 for each query."""
+    return [
+        {
+            "name": rule.label,
+            "mechanism": rule.mechanism,
+            "rule": rule.formula,
+            "allowed": int(rule.allowed.sum()),
+            "pairs": rule.allowed.size,
+            "executed": rule.executed,
+            "dense": rule.dense,
+            "pattern": ["".join("1" if one else "0" for one in row) for row in rule.allowed],
+        }
+        for rule in rules
+    ]
 
 
 def counted(rule: PatternRule) -> str:

@@ -314,6 +314,28 @@ def davit(asked: PatternOptions) -> list[PatternRule]:
     ]
 
 
+TITLES = {"textbook": "Six patterns of attention", "davit": "The two attentions of DaViT"}
+KINDS = {"mechanism": rules_of_mechanism, "mask": rules_of_mask, "patterns": rules_of_set}
+
+
+def rules_of(kind: str, name: str, asked: PatternOptions) -> list[PatternRule]:
+    """The rules of a "mechanism", a "mask" or a set of "patterns"."""
+    return KINDS[kind](name, asked)
+
+
+def title(kind: str, name: str) -> str:
+    """
+    >>> title("mechanism", "local"), title("mask", "all")
+    ('Local attention', 'Every mask')
+    """
+    if kind == "patterns":
+        return TITLES[name]
+    if name == ALL:
+        return f"Every {kind}"
+    plain = name.replace("-", " ").replace("_", " ")
+    return f"{plain[0].upper()}{plain[1:]} {'attention' if kind == 'mechanism' else 'mask'}"
+
+
 def _own(asked: PatternOptions, options: frozenset[str]) -> PatternOptions:
     """Only what this rule takes; how at_1024_positions the sequence is goes for all."""
     length = asked.length if asked.grid is None else asked.grid[0] * asked.grid[1]
