@@ -47,7 +47,7 @@ def open_target(text: str, *, seed: int = 0, dtype: str | None = None) -> Loaded
         return _loaded(found.path, text, dtype)
     if isinstance(found, target.Preset):
         _check_room(found.config, found.name, torch.float32 if dtype is None else getattr(torch, dtype))
-    return _made(found, seed, dtype)
+    return _build(found, seed, dtype)
 
 
 def _loaded(path: Path, text: str, dtype: str | None) -> LoadedModel:
@@ -82,7 +82,7 @@ def _words(config: Any) -> int:
     return min((found for name in names if (found := getattr(inner, name, None))), default=0)
 
 
-def _made(found: target.Preset | target.Function, seed: int, dtype: str | None) -> LoadedModel:
+def _build(found: target.Preset | target.Function, seed: int, dtype: str | None) -> LoadedModel:
     """What a preset or a function of one's own makes: a model, a configuration, or a model and its tokenizer.
 
     Where nothing cuts texts, words get tokens of their own: no text could mean anything to random weights.
@@ -104,24 +104,24 @@ def view_of(
     say: Say = lambda line: None,
 ) -> View:
     """The model, looked at on what was given; `say` hears how far it is."""
-    sample = _read(loaded, given)
+    sample = _sample(loaded, given)
     notes = (*loaded.notes, *sample.notes)
     return view_sample(replace(sample, notes=notes), selection=selection, lens=lens, say=say)
 
 
-def _read(loaded: LoadedModel, given: ModelInputs) -> ModelSample:
+def _sample(loaded: LoadedModel, given: ModelInputs) -> ModelSample:
     """The sample; a model of ours that reads a source writes the target where there is none."""
     model, tokenizer = loaded.model, loaded.tokenizer
     if own_kind(model) not in ("seq2seq", "recurrent") or given.pair is not None:
         return read(model, given, tokenizer=tokenizer, title=loaded.title)
     # With a target of nothing the source is refused, if it cannot be read, before anything is written.
     read(model, replace(given, pair=()), tokenizer=tokenizer, title=loaded.title)
-    written = replace(given, pair=_written(model, given, tokenizer))
+    written = replace(given, pair=_generate_target(model, given, tokenizer))
     sample = read(model, written, tokenizer=tokenizer, title=loaded.title)
     return replace(sample, notes=(*sample.notes, WRITTEN))
 
 
-def _written(model: Any, given: ModelInputs, tokenizer: Any) -> tuple[int, ...]:
+def _generate_target(model: Any, given: ModelInputs, tokenizer: Any) -> tuple[int, ...]:
     """What the model makes of the source, the likeliest token each time."""
     if given.text is None:
         assert isinstance(given.inputs, Tensor)

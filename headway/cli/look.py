@@ -106,7 +106,7 @@ def look(
         return look_patterns.rule(rule, page=page, picture=picture, json=json)
     if target is None:
         raise ValueError(NOTHING)
-    if text is None and pair is None and image is None and (found := _kept(target)) is not None:
+    if text is None and pair is None and image is None and (found := _recorded_heads(target)) is not None:
         refuse(f"without a text of yours, {target} shows the example of its report", chosen)
         return _show(found, page, picture, json)
     asked = numbers(layers, "--layers"), numbers(heads, "--heads"), rows_of(rows)
@@ -127,7 +127,7 @@ def look(
     return _show(view.look, page, picture, json)
 
 
-def _kept(target: str) -> "Look | None":
+def _recorded_heads(target: str) -> "Look | None":
     """Of a run, what its report shows: the heads on an example of its own, seen when it ended."""
     from headway.app.heads import read_heads
 

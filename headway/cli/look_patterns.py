@@ -81,12 +81,12 @@ def _patterns(rule: RuleOptions, kind: str, *, page: Path | None, picture: Path 
     from headway.look.terminal import draw
 
     name = getattr(rule, kind)
-    found = rules_of(kind, name, _asked(rule))
+    found = rules_of(kind, name, _pattern_options(rule))
     made = look_of(title(kind, name), found)
     if picture is not None:
-        _written(draw_picture(made, picture))
+        _print_path(draw_picture(made, picture))
     if page is not None:
-        _written(write_whole(page, document(made)))
+        _print_path(write_whole(page, document(made)))
     if json:
         print(json_format.dumps(rules_json(found), indent=1, ensure_ascii=False))
         return 0
@@ -127,9 +127,9 @@ def _numbers_drawn(made: Any, *, page: Path | None, picture: Path | None, json: 
     from headway.look.picture.patterns import positions_picture
 
     if picture is not None:
-        _written(positions_picture(made, picture))
+        _print_path(positions_picture(made, picture))
     if page is not None:
-        _written(write_whole(page, document(made)))
+        _print_path(write_whole(page, document(made)))
     if json:
         print(json_format.dumps(made.as_json(), ensure_ascii=False))
     elif page is None and picture is None:
@@ -142,7 +142,7 @@ def _sizes(rule: RuleOptions) -> dict[str, Any]:
     return {name: value for name in SIZES if (value := getattr(rule, name)) is not None}
 
 
-def _asked(rule: RuleOptions) -> Any:
+def _pattern_options(rule: RuleOptions) -> Any:
     from headway.look.pattern.options import PatternOptions
 
     return PatternOptions(
@@ -207,5 +207,5 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _written(path: Path) -> None:
+def _print_path(path: Path) -> None:
     print(f"written: {path}", file=sys.stderr)

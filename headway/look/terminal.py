@@ -49,9 +49,9 @@ def _small(layer: Layer, place: int, size: int, colour: bool) -> list[str]:
     """A map, and the head's number and role below it, all of one width."""
     _, rows, columns = layer.maps.shape
     high, wide = _cells(rows, columns, size)
-    values = pooled(layer.maps[place] / 255, high * (2 if colour else 1), wide)
+    values = pool_cells(layer.maps[place] / 255, high * (2 if colour else 1), wide)
     lines = [line + " " * (size - wide) for line in (blocks(values) if colour else shades(values))]
-    return [*lines, fitted(f"{layer.heads[place]} {layer.measures[place].role}", size)]
+    return [*lines, fit_text(f"{layer.heads[place]} {layer.measures[place].role}", size)]
 
 
 def _cells(rows: int, columns: int, size: int) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def _pattern(look: Look, layer: Layer, width: int) -> list[str]:
     head = f"{layer.label} ({layer.measures[0].role})"
     if 2 * len(look.sides[layer.keys].tokens) > width or len(look.sides[layer.queries].tokens) > TALL:
         size = min(width, 2 * layer.maps.shape[2])
-        return [head, *shades(pooled(layer.maps[0] / 255, min(size // 2, layer.maps.shape[1]), size))]
+        return [head, *shades(pool_cells(layer.maps[0] / 255, min(size // 2, layer.maps.shape[1]), size))]
     return [head, *(" ".join(DARK if one else LIGHT for one in row) for row in matrix(layer, 0) > 0)]
 
 
@@ -105,19 +105,19 @@ def _head(look: Look, layer: Layer, place: int, width: int, colour: bool) -> str
     title = f"{layer_name(layer)}, head {layer.heads[place]}: {layer.measures[place].role}"
     room = width - TOKEN - across - 2
     lines = [
-        f"{_token(token)} {_shaded(row, across, colour)} {fitted(_most(row, keys), room)}".rstrip()
+        f"{_token(token)} {_shaded(row, across, colour)} {fit_text(_most(row, keys), room)}".rstrip()
         for token, row in zip(asking, values, strict=True)
     ]
     return "\n".join([title, *lines])
 
 
 def _shaded(row: Float[np.ndarray, " M"], across: int, colour: bool) -> str:
-    drawn = pooled(row[None], 2 if colour else 1, across)
+    drawn = pool_cells(row[None], 2 if colour else 1, across)
     return (blocks if colour else shades)(drawn)[0]
 
 
 def _token(token: str) -> str:
-    return fitted(legible(token, longest=TOKEN), TOKEN, right=True)
+    return fit_text(legible(token, longest=TOKEN), TOKEN, right=True)
 
 
 def _most(row: Float[np.ndarray, " M"], keys: Sequence[str]) -> str:
@@ -153,10 +153,10 @@ def _line(upper: np.ndarray, lower: np.ndarray) -> str:
     return "".join(cells) + "\x1b[0m"
 
 
-def pooled(values: Float[np.ndarray, "y x"], rows: int, columns: int) -> Float[np.ndarray, "{rows} {columns}"]:
+def pool_cells(values: Float[np.ndarray, "y x"], rows: int, columns: int) -> Float[np.ndarray, "{rows} {columns}"]:
     """The same in another number of cells: the mean over rows, the largest over columns, so that thin lines stay.
 
-    >>> pooled(np.array([[0.0, 1.0, 0.0, 0.0]]), 1, 2).tolist()
+    >>> pool_cells(np.array([[0.0, 1.0, 0.0, 0.0]]), 1, 2).tolist()
     [[1.0, 0.0]]
     """
     across = np.stack([values[:, part].max(1) for part in _parts(values.shape[1], columns)], axis=1)
@@ -168,10 +168,10 @@ def _parts(size: int, cells: int) -> list[slice]:
     return [slice(one * size // cells, max((one + 1) * size // cells, one * size // cells + 1)) for one in range(cells)]
 
 
-def fitted(text: str, width: int, *, right: bool = False) -> str:
+def fit_text(text: str, width: int, *, right: bool = False) -> str:
     """A text in exactly so many columns, cut with an ellipsis or filled with blanks.
 
-    >>> fitted("previous", 5), fitted("日本語", 5), fitted("a", 3, right=True)
+    >>> fit_text("previous", 5), fit_text("日本語", 5), fit_text("a", 3, right=True)
     ('prev…', '日本…', '  a')
     """
     if _columns(text) > width:

@@ -200,11 +200,11 @@ def _places(selection: Selection, length: int) -> list[int] | None:
 
 def _subtitle(sample: ModelSample, layers: Sequence[Layer], sides: Sequence[Side]) -> str:
     heads = sum(len(layer.heads) for layer in layers)
-    counts = [_counted(side) for at, side in enumerate(sides) if at < len(sample.sides) or side.name == "positions"]
+    counts = [_size_of(side) for at, side in enumerate(sides) if at < len(sample.sides) or side.name == "positions"]
     return f"{_some(len(layers), 'layer')}, {_some(heads, 'head')}; {', '.join(counts)}"
 
 
-def _counted(side: Side) -> str:
+def _size_of(side: Side) -> str:
     if side.grid is not None:
         return f"{side.name} of {side.grid[0]} x {side.grid[1]} patches"
     return f"{side.name} of {_some(len(side.tokens), 'token' if side.name != 'positions' else 'place')}"

@@ -131,9 +131,9 @@ class Lineage:
             product = product_of(name, args)
             return None if product is None else self._product(product, result)
         if name in _SCALES:
-            self._scaled(name, args, result)
+            self._scale(name, args, result)
         elif name in _MOVES or name in _MODIFIES:
-            self._kept(args, result, scores=name in _MODIFIES)
+            self._pass_on(args, result, scores=name in _MODIFIES)
         return None
 
     def _product(self, product: MatrixProduct, result: Tensor) -> HeadOutput | None:
@@ -145,7 +145,7 @@ class Lineage:
             self.mark(result, Origin(before, product.q, product.k, before))
         return None
 
-    def _scaled(self, name: str, args: tuple[Any, ...], result: Any) -> None:
+    def _scale(self, name: str, args: tuple[Any, ...], result: Any) -> None:
         tensors = [one for one in args[:2] if isinstance(one, Tensor) and one.ndim > 0]
         if len(tensors) != 1 or not isinstance(result, Tensor) or len(args) < 2:
             return
@@ -157,7 +157,7 @@ class Lineage:
             was = self.of(tensors[0])
             self.mark(result, replace(was, factor=was.factor * (1 / number if "div" in name else number)))
 
-    def _kept(self, args: tuple[Any, ...], result: Any, *, scores: bool) -> None:
+    def _pass_on(self, args: tuple[Any, ...], result: Any, *, scores: bool) -> None:
         known = next((one for one in args if isinstance(one, Tensor) and one in self._known), None)
         was = self.of(known)
         if known is None or (scores and was.q is None and was.attention is None):

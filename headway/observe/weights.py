@@ -52,12 +52,12 @@ class Selection:
         missing = [one for one in self.heads or () if one >= heads]
         first, last = (0, -1) if self.rows is None else (max(self.rows[0], rows), sum(self.rows) - 1)
         return (
-            *_said("heads", heads, ", ".join(map(str, missing)), len(missing)),
-            *_said("rows", rows, f"{first} to {last}" if first < last else str(first), last - first + 1),
+            *_missing_note("heads", heads, ", ".join(map(str, missing)), len(missing)),
+            *_missing_note("rows", rows, f"{first} to {last}" if first < last else str(first), last - first + 1),
         )
 
 
-def _said(what: str, have: int, named: str, missing: int) -> tuple[str, ...]:
+def _missing_note(what: str, have: int, named: str, missing: int) -> tuple[str, ...]:
     verb = "is" if missing == 1 else "are"
     return (f"Layers have {what} 0 to {have - 1}: {named} {verb} not there.",) if missing > 0 else ()
 

@@ -11,9 +11,9 @@ from headway.look.packed import factors, weights
 from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_mechanism
 from headway.look.pattern.figures import position_plots
 from headway.look.picture import draw_picture
-from headway.look.picture.patches import seen
+from headway.look.picture.patches import attention_over_patches
 from headway.look.picture.patterns import positions_picture
-from headway.look.picture.style import written
+from headway.look.picture.style import token_label
 from headway.look.record import Kind, Layer, Look, Measures, Side, matrix
 from headway.render.png import data_address, png
 
@@ -111,7 +111,7 @@ def test_attention_over_a_picture(tmp_path: Path) -> None:
     assert size(draw_picture(look, tmp_path / "one.png", head=(0, 1)))[0] > 800
     # The class token's own row, without itself, as a share of its largest.
     row = matrix(look.layers[0], 1)[0, 1:]
-    assert np.allclose(seen(look.layers[0], 1, side), (row / row.max()).reshape(2, 3))
+    assert np.allclose(attention_over_patches(look.layers[0], 1, side), (row / row.max()).reshape(2, 3))
 
 
 def test_marks_of_a_small_scale_do_not_overlap(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_letters_of_a_further_font_are_drawn(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("headway.look.picture.style.fonts", lambda: ("DejaVu Sans", "STIXGeneral"))
     monkeypatch.setattr("headway.look.picture.style._letters", lambda: {ord("a"), 0x1D81})
     look = Look("x", (Side("text", ("a", "\u1d81")),), (layer(2, 2, 2),))
-    assert written("\u1d81") == "\u1d81" and draw_picture(look, tmp_path / "a.png", head=(0, 1)).exists()
+    assert token_label("\u1d81") == "\u1d81" and draw_picture(look, tmp_path / "a.png", head=(0, 1)).exists()
 
 
 def test_letters_that_no_font_has_are_boxes() -> None:
-    assert written("a\U00012000\ue000") == "a□\\ue000"  # cuneiform
+    assert token_label("a\U00012000\ue000") == "a□\\ue000"  # cuneiform
 
 
 def test_mistakes_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

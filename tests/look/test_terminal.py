@@ -8,7 +8,7 @@ import pytest
 from headway.look.packed import weights
 from headway.look.pattern import PatternOptions, look_of, rules_of_mask, rules_of_set
 from headway.look.record import Layer, Look, Measures, Side
-from headway.look.terminal import draw, fitted, heads_table, pooled
+from headway.look.terminal import draw, fit_text, heads_table, pool_cells
 
 HOSTILE = ("<b>", "\x1b[31mred\x1b[0m", "שלום", "😀", "日本語", "\u202e", "\r\n", "a" * 40, "", "é", "\t")
 
@@ -81,12 +81,12 @@ def test_patterns_stand_side_by_side_as_far_as_they_fit() -> None:
 
 def test_pooling_keeps_thin_lines() -> None:
     line = np.eye(48)
-    assert (pooled(line, 9, 18).max(1) > 0.15).all()
-    assert pooled(np.array([[1.0, 0.0]]), 2, 4).tolist() == [[1, 1, 0, 0], [1, 1, 0, 0]]
+    assert (pool_cells(line, 9, 18).max(1) > 0.15).all()
+    assert pool_cells(np.array([[1.0, 0.0]]), 2, 4).tolist() == [[1, 1, 0, 0], [1, 1, 0, 0]]
 
 
 def test_texts_are_cut_to_columns() -> None:
-    assert fitted("日本語", 4) == "日… " and fitted("abc", 3) == "abc" and fitted("abcd", 3) == "ab…"
+    assert fit_text("日本語", 4) == "日… " and fit_text("abc", 3) == "abc" and fit_text("abcd", 3) == "ab…"
 
 
 def test_table_of_heads_within_a_width() -> None:

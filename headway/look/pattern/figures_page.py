@@ -5,7 +5,7 @@ from jaxtyping import Float, UInt8
 
 from headway.look.pattern.figures import Curves, Heat, Plots
 from headway.look.picture.style import diverging, sequential
-from headway.look.terminal import pooled, shades
+from headway.look.terminal import pool_cells, shades
 from headway.render import Html, Section, Series, escaped, line_chart, number, page
 from headway.render.png import data_address, png
 
@@ -90,7 +90,7 @@ def text(made: Plots, *, width: int = 80) -> str:
 def _shaded(part: Heat, width: int) -> list[str]:
     rows, columns = part.values.shape
     across = min(width, 2 * columns)
-    drawn = pooled(np.abs(part.values) / part.largest, min(rows, max(2, across // 2), 32), across)
+    drawn = pool_cells(np.abs(part.values) / part.largest, min(rows, max(2, across // 2), 32), across)
     return [f"{part.down} ↓  {part.across} →  dark: far from 0", *shades(drawn)]
 
 

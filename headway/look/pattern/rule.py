@@ -144,7 +144,7 @@ def look_of(title: str, rules: Sequence[PatternRule]) -> Look:
     """One record of several rules; what each costs stands in its notes."""
     sides = tuple(dict.fromkeys(side for rule in rules for side in rule.sides()))
     layers = tuple(_layer(rule, sides) for rule in rules)
-    notes = [f"{rule.label}: {rule.formula}. {counted(rule)}, {price(rule)}." for rule in rules]
+    notes = [f"{rule.label}: {rule.formula}. {pairs_allowed(rule)}, {price(rule)}." for rule in rules]
     return Look(title, sides, layers, None, (*notes, MEANING), "Who may attend to whom")
 
 
@@ -165,7 +165,7 @@ def rules_json(rules: Sequence[PatternRule]) -> list[dict[str, Any]]:
     ]
 
 
-def counted(rule: PatternRule) -> str:
+def pairs_allowed(rule: PatternRule) -> str:
     """How many pairs are allowed of all."""
     allowed, pairs = int(rule.allowed.sum()), rule.allowed.size
     return f"{allowed:,} of {pairs:,} pairs ({share(rule)})"

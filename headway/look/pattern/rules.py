@@ -39,60 +39,61 @@ class Drawable:
     make: Callable[[PatternOptions], tuple[Mask, str]]
 
 
-def _window(asked: PatternOptions) -> tuple[Mask, str]:
-    assert asked.window is not None
-    return masks.window(asked.window, grid=asked.grid), near(asked.window, asked.grid)
+def _window(options: PatternOptions) -> tuple[Mask, str]:
+    assert options.window is not None
+    return masks.window(options.window, grid=options.grid), near(options.window, options.grid)
 
 
-def _dilated(asked: PatternOptions) -> tuple[Mask, str]:
-    assert asked.window is not None and asked.dilation is not None
-    made = masks.dilated(asked.window, dilation=asked.dilation, grid=asked.grid)
-    return made, spread(asked.window, asked.dilation, asked.grid)
+def _dilated(options: PatternOptions) -> tuple[Mask, str]:
+    assert options.window is not None and options.dilation is not None
+    made = masks.dilated(options.window, dilation=options.dilation, grid=options.grid)
+    return made, spread(options.window, options.dilation, options.grid)
 
 
-def _tiles(asked: PatternOptions) -> tuple[Mask, str]:
-    assert asked.tile is not None
-    return masks.tiles(asked.tile, grid=asked.grid), f"i and j in one tile of {extent(asked.tile)}"
+def _tiles(options: PatternOptions) -> tuple[Mask, str]:
+    assert options.tile is not None
+    return masks.tiles(options.tile, grid=options.grid), f"i and j in one tile of {extent(options.tile)}"
 
 
-def _selected(asked: PatternOptions) -> tuple[Mask, str]:
-    assert asked.selected is not None
-    names = [patch(place, asked.grid) for place in asked.selected]
-    return masks.selected(asked.selected), f"i or j is one of {(', ' if asked.grid is None else ' and ').join(names)}"
+def _selected(options: PatternOptions) -> tuple[Mask, str]:
+    assert options.selected is not None
+    names = [patch(place, options.grid) for place in options.selected]
+    joined = (", " if options.grid is None else " and ").join(names)
+    return masks.selected(options.selected), f"i or j is one of {joined}"
 
 
-def _segments(asked: PatternOptions) -> tuple[Mask, str]:
-    assert asked.segments is not None
-    sizes = torch.tensor(asked.segments)
+def _segments(options: PatternOptions) -> tuple[Mask, str]:
+    assert options.segments is not None
+    sizes = torch.tensor(options.segments)
     numbers = torch.arange(len(sizes)).repeat_interleave(sizes)
-    return masks.segments(numbers), f"i and j in one segment of {' + '.join(map(str, asked.segments))}"
+    return masks.segments(numbers), f"i and j in one segment of {' + '.join(map(str, options.segments))}"
 
 
-def _packed(asked: PatternOptions) -> tuple[Mask, str]:
-    assert asked.segments is not None
-    return masks.packed(asked.segments), f"i and j in one text of {' + '.join(map(str, asked.segments))}"
+def _packed(options: PatternOptions) -> tuple[Mask, str]:
+    assert options.segments is not None
+    return masks.packed(options.segments), f"i and j in one text of {' + '.join(map(str, options.segments))}"
 
 
-def _padding(asked: PatternOptions) -> tuple[Mask, str]:
-    assert asked.lengths is not None
-    return masks.padding(lengths=asked.lengths, total=asked.keys), "j is a real key"
+def _padding(options: PatternOptions) -> tuple[Mask, str]:
+    assert options.lengths is not None
+    return masks.padding(lengths=options.lengths, total=options.keys), "j is a real key"
 
 
-def _allowed(asked: PatternOptions) -> tuple[Mask, str]:
-    if asked.table is None:
+def _allowed(options: PatternOptions) -> tuple[Mask, str]:
+    if options.table is None:
         raise ValueError("--mask allowed needs --table FILE: a row of 0 and 1 for each query, 1 where it may attend")
-    return masks.allowed(read_table(asked.table)), f"as {asked.table.name} says"
+    return masks.allowed(read_table(options.table)), f"as {options.table.name} says"
 
 
 MASKS: dict[str, Drawable] = {
-    "everything": Drawable(PLACED, lambda asked: (masks.everything(), EVERYTHING)),
-    "causal": Drawable(PLACED, lambda asked: (masks.causal(), CAUSAL)),
+    "everything": Drawable(PLACED, lambda options: (masks.everything(), EVERYTHING)),
+    "causal": Drawable(PLACED, lambda options: (masks.causal(), CAUSAL)),
     "window": Drawable(PLACED | {"window"}, _window),
     "dilated": Drawable(PLACED | {"window", "dilation"}, _dilated),
     "tiles": Drawable(PLACED | {"tile"}, _tiles),
     "selected": Drawable(PLACED | {"selected"}, _selected),
     "global_tokens": Drawable(
-        PLACED | {"global_tokens"}, lambda asked: (masks.global_tokens(), "i or j stands outside the sequence")
+        PLACED | {"global_tokens"}, lambda options: (masks.global_tokens(), "i or j stands outside the sequence")
     ),
     "segments": Drawable(COMMON | {"segments"}, _segments),
     "packed": Drawable(COMMON | {"segments"}, _packed),
@@ -105,27 +106,27 @@ MASKS: dict[str, Drawable] = {
 GROWING = ("everything", "causal", "window", "dilated", "tiles", "selected", "global_tokens")
 
 
-def mask_rules(name: str, asked: PatternOptions) -> list[PatternRule]:
+def mask_rules(name: str, options: PatternOptions) -> list[PatternRule]:
     """The rule of a mask; of one that tells the items of a batch apart, one for each."""
-    said, asked = asked, with_defaults(_sized(asked) if name == "allowed" else asked)
-    made, formula = MASKS[name].make(asked)
-    made, formula = (made & masks.causal(), earlier(formula)) if asked.causal else (made, formula)
-    places = PatternPositions.of(asked, extra=(asked.global_tokens or 0) if name == "global_tokens" else 0)
+    given, options = options, with_defaults(_sized(options) if name == "allowed" else options)
+    made, formula = MASKS[name].make(options)
+    made, formula = (made & masks.causal(), earlier(formula)) if options.causal else (made, formula)
+    places = PatternPositions.of(options, extra=(options.global_tokens or 0) if name == "global_tokens" else 0)
     batch = made.batch
     labels = [name.replace("_", " ") if batch == 1 else f"{name}, item {item}" for item in range(batch)]
-    longer = (lambda: mask_rules(name, at_1024_positions(said))[0]) if name in GROWING and said.keys is None else None
+    longer = (lambda: mask_rules(name, at_1024_positions(given))[0]) if name in GROWING and given.keys is None else None
     return [
         PatternRule(label, formula, read_spec("softmax"), made, places, item, longer=longer)
         for item, label in enumerate(labels)
     ]
 
 
-def _sized(asked: PatternOptions) -> PatternOptions:
+def _sized(options: PatternOptions) -> PatternOptions:
     """A table says itself how many queries and keys there are."""
-    if asked.table is None:
-        return asked
-    rows, columns = read_table(asked.table).shape
-    return replace(asked, length=rows, keys=columns)
+    if options.table is None:
+        return options
+    rows, columns = read_table(options.table).shape
+    return replace(options, length=rows, keys=columns)
 
 
 def read_table(path: Path) -> Bool[Tensor, "L M"]:
@@ -168,13 +169,13 @@ def spread(window: int | tuple[int, int], step: int | tuple[int, int], grid: tup
     ('|i − j| is 0, 2, 4', 'rows and columns differ by 0 or 2')
     """
     if grid is None and isinstance(window, int) and isinstance(step, int):
-        return f"|i − j| is {_counted([step * one for one in range(window)])}"
+        return f"|i − j| is {_abridged([step * one for one in range(window)])}"
     if isinstance(window, int) and isinstance(step, int):
-        return f"rows and columns differ by {_counted([step * one for one in range(window)]).replace(', ', ' or ')}"
+        return f"rows and columns differ by {_abridged([step * one for one in range(window)]).replace(', ', ' or ')}"
     return f"rows and columns differ by multiples of {extent(step)}, less than {extent(window)} of them"
 
 
-def _counted(values: list[int]) -> str:
+def _abridged(values: list[int]) -> str:
     shown = values if len(values) <= 4 else [*values[:3], "…", values[-1]]
     return ", ".join(map(str, shown))
 
@@ -187,53 +188,53 @@ OPTIONS: dict[str, frozenset[str]] = dict.fromkeys(MECHANISMS, PLACED) | {
 }
 
 
-def mechanism_rule(name: str, asked: PatternOptions, *, label: str | None = None) -> PatternRule:
-    """The rule of a mechanism under the options said."""
-    said, whole = asked, with_defaults(_on_grid(asked) if name == "spatial" else asked)
-    spec, formula = _spec(name, said, whole)
+def mechanism_rule(name: str, options: PatternOptions, *, label: str | None = None) -> PatternRule:
+    """The rule of a mechanism under the options given."""
+    given, whole = options, with_defaults(_on_grid(options) if name == "spatial" else options)
+    spec, formula = _spec(name, given, whole)
     extra = (whole.global_tokens or 0) if spec.knows_outside else 0
-    formula = earlier(formula) if asked.causal else formula
+    formula = earlier(formula) if options.causal else formula
     channels, groups = _groups(whole) if record_of(spec).between == "channels" else (1, 1)
-    mask = causal() if asked.causal else None
+    mask = causal() if options.causal else None
     return PatternRule(
         label or name, formula, spec, mask, PatternPositions.of(whole, extra=extra), 0, channels, groups,
-        longer=None if asked.keys is not None else lambda: mechanism_rule(name, at_1024_positions(asked)),
+        longer=None if options.keys is not None else lambda: mechanism_rule(name, at_1024_positions(options)),
     )  # fmt: skip
 
 
-def _on_grid(asked: PatternOptions) -> PatternOptions:
+def _on_grid(options: PatternOptions) -> PatternOptions:
     """Windows of patches lie on a grid; a sequence is nearly_square into one."""
-    length = with_defaults(replace(asked, window=None)).length
-    return asked if asked.grid is not None or length is None else replace(asked, grid=nearly_square(length))
+    length = with_defaults(replace(options, window=None)).length
+    return options if options.grid is not None or length is None else replace(options, grid=nearly_square(length))
 
 
-def _spec(name: str, said: PatternOptions, whole: PatternOptions) -> tuple[Spec, str]:
+def _spec(name: str, given: PatternOptions, whole: PatternOptions) -> tuple[Spec, str]:
     """The mechanism's own options, and what they say of i and j."""
     if name == "local":
-        return _local(said, whole)
+        return _local(given, whole)
     if name == "spatial":
         assert whole.grid is not None
-        inside = EVERYTHING if said.window is None else f"i and j in one window of {extent(said.window)}"
-        return read_spec(name, grid=whole.grid, window=said.window), inside
+        inside = EVERYTHING if given.window is None else f"i and j in one window of {extent(given.window)}"
+        return read_spec(name, grid=whole.grid, window=given.window), inside
     if name == "channel":
         channels, groups = _groups(whole)
         return read_spec(name), f"channels of one group ({groups} groups of {channels})"
     return read_spec(name), EVERYTHING
 
 
-def _local(said: PatternOptions, whole: PatternOptions) -> tuple[Spec, str]:
+def _local(given: PatternOptions, whole: PatternOptions) -> tuple[Spec, str]:
     assert whole.window is not None
-    step = said.dilation or 1
+    step = given.dilation or 1
     formula = near(whole.window, whole.grid) if step == 1 else spread(whole.window, step, whole.grid)
-    chosen = said.selected or ()
+    chosen = given.selected or ()
     formula += f", or one of them is {' or '.join(patch(place, whole.grid) for place in chosen)}" if chosen else ""
-    formula += ", or one of them stands outside the sequence" if said.global_tokens else ""
+    formula += ", or one of them stands outside the sequence" if given.global_tokens else ""
     spec = read_spec(
         "local",
         window=whole.window,
         dilation=step,
         selected=chosen,
-        global_tokens=bool(said.global_tokens),
+        global_tokens=bool(given.global_tokens),
         grid=whole.grid,
     )
     return spec, formula
@@ -259,39 +260,40 @@ OWNERS: dict[str, frozenset[str]] = (
 )
 
 
-def rules_of_mask(name: str, asked: PatternOptions) -> list[PatternRule]:
+def rules_of_mask(name: str, options: PatternOptions) -> list[PatternRule]:
     """The rules of one mask, or of all of them (a table of one's own where there is one)."""
     name = name.replace("-", "_")
     if name == ALL:
-        refuse_unknown(asked, frozenset().union(*(one.options for one in MASKS.values())), "--mask all", OWNERS)
-        chosen = [one for one in MASKS if one != "allowed" or asked.table is not None]
-        return [rule for one in chosen for rule in mask_rules(one, _own(asked, MASKS[one].options))]
-    _known("mask", name, MASKS)
-    refuse_unknown(asked, MASKS[name].options, f"--mask {name.replace('_', '-')}", OWNERS)
-    return mask_rules(name, asked)
+        refuse_unknown(options, frozenset().union(*(one.options for one in MASKS.values())), "--mask all", OWNERS)
+        chosen = [one for one in MASKS if one != "allowed" or options.table is not None]
+        return [rule for one in chosen for rule in mask_rules(one, _own(options, MASKS[one].options))]
+    _check_name("mask", name, MASKS)
+    refuse_unknown(options, MASKS[name].options, f"--mask {name.replace('_', '-')}", OWNERS)
+    return mask_rules(name, options)
 
 
-def rules_of_mechanism(name: str, asked: PatternOptions) -> list[PatternRule]:
-    """The rule of one mechanism, or those of all that can keep to what was said."""
+def rules_of_mechanism(name: str, options: PatternOptions) -> list[PatternRule]:
+    """The rule of one mechanism, or those of all that can keep to what was given."""
     if name == ALL:
-        refuse_unknown(asked, frozenset().union(*OPTIONS.values()), "--mechanism all", OWNERS)
-        chosen = [one for one in OPTIONS if not asked.causal or "causal" in OPTIONS[one]]
-        return [mechanism_rule(one, _own(asked, OPTIONS[one])) for one in chosen]
-    _known("mechanism", name, OPTIONS)
-    refuse_unknown(asked, OPTIONS[name], f"--mechanism {name}", OWNERS)
-    return [mechanism_rule(name, asked)]
+        refuse_unknown(options, frozenset().union(*OPTIONS.values()), "--mechanism all", OWNERS)
+        chosen = [one for one in OPTIONS if not options.causal or "causal" in OPTIONS[one]]
+        return [mechanism_rule(one, _own(options, OPTIONS[one])) for one in chosen]
+    _check_name("mechanism", name, OPTIONS)
+    refuse_unknown(options, OPTIONS[name], f"--mechanism {name}", OWNERS)
+    return [mechanism_rule(name, options)]
 
 
-def rules_of_set(name: str, asked: PatternOptions) -> list[PatternRule]:
+def rules_of_set(name: str, options: PatternOptions) -> list[PatternRule]:
     """The six patterns of the textbook on a sequence or a grid, or the two attentions of DaViT."""
-    _known("set of patterns", name, SETS)
-    refuse_unknown(asked, SETS[name], f"--patterns {name}", OWNERS)
-    return textbook(asked) if name == "textbook" else davit(asked)
+    _check_name("set of patterns", name, SETS)
+    refuse_unknown(options, SETS[name], f"--patterns {name}", OWNERS)
+    return textbook(options) if name == "textbook" else davit(options)
 
 
-def textbook(asked: PatternOptions) -> list[PatternRule]:
+def textbook(options: PatternOptions) -> list[PatternRule]:
     """Full, causal, local, dilated, local with selected tokens that see all, local with global tokens."""
-    whole, plain = with_defaults(asked), replace(asked, window=None, dilation=None, selected=None, global_tokens=None)
+    whole = with_defaults(options)
+    plain = replace(options, window=None, dilation=None, selected=None, global_tokens=None)
     near = replace(plain, window=whole.window)
     return [
         mechanism_rule("softmax", plain, label="full"),
@@ -303,11 +305,11 @@ def textbook(asked: PatternOptions) -> list[PatternRule]:
     ]
 
 
-def davit(asked: PatternOptions) -> list[PatternRule]:
+def davit(options: PatternOptions) -> list[PatternRule]:
     """Attention between patches within windows, and between channels within groups (arXiv:2204.03645)."""
-    grid = asked.grid or (8, 8)
-    patches = PatternOptions(grid=grid, window=asked.window or (4 if asked.grid is None else 2))
-    channels = PatternOptions(grid=grid, channels=asked.channels, groups=asked.groups)
+    grid = options.grid or (8, 8)
+    patches = PatternOptions(grid=grid, window=options.window or (4 if options.grid is None else 2))
+    channels = PatternOptions(grid=grid, channels=options.channels, groups=options.groups)
     return [
         mechanism_rule("spatial", patches, label="windows of patches"),
         mechanism_rule("channel", channels, label="channels in groups"),
@@ -318,9 +320,9 @@ TITLES = {"textbook": "Six patterns of attention", "davit": "The two attentions 
 KINDS = {"mechanism": rules_of_mechanism, "mask": rules_of_mask, "patterns": rules_of_set}
 
 
-def rules_of(kind: str, name: str, asked: PatternOptions) -> list[PatternRule]:
+def rules_of(kind: str, name: str, options: PatternOptions) -> list[PatternRule]:
     """The rules of a "mechanism", a "mask" or a set of "patterns"."""
-    return KINDS[kind](name, asked)
+    return KINDS[kind](name, options)
 
 
 def title(kind: str, name: str) -> str:
@@ -336,14 +338,14 @@ def title(kind: str, name: str) -> str:
     return f"{plain[0].upper()}{plain[1:]} {'attention' if kind == 'mechanism' else 'mask'}"
 
 
-def _own(asked: PatternOptions, options: frozenset[str]) -> PatternOptions:
+def _own(options: PatternOptions, accepted: frozenset[str]) -> PatternOptions:
     """Only what this rule takes; how at_1024_positions the sequence is goes for all."""
-    length = asked.length if asked.grid is None else asked.grid[0] * asked.grid[1]
-    others = {name: False if name == "causal" else None for name in asked.given - options}
-    return replace(asked, **{"length": length} | others)
+    length = options.length if options.grid is None else options.grid[0] * options.grid[1]
+    others = {name: False if name == "causal" else None for name in options.given - accepted}
+    return replace(options, **{"length": length} | others)
 
 
-def _known(what: str, name: str, known: Mapping[str, object]) -> None:
+def _check_name(what: str, name: str, known: Mapping[str, object]) -> None:
     if name not in known:
         names = ", ".join(one.replace("_", "-") for one in (*known, *((ALL,) if known is not SETS else ())))
         raise ValueError(f"there is no {what} {name!r}{nearest(name, known)}; there are {names}")

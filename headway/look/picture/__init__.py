@@ -6,7 +6,7 @@ from typing import Any
 from headway.look.picture.heads import Labels, one, overview, with_tokens
 from headway.look.picture.patches import images, over_patches
 from headway.look.picture.patterns import patterns
-from headway.look.picture.style import lettered, require, saved
+from headway.look.picture.style import require, save_figure, with_fonts
 from headway.look.record import Layer, Look, head_at, only_head
 
 __all__ = ["draw_picture", "require"]
@@ -16,11 +16,11 @@ def draw_picture(look: Look, path: Path, *, head: tuple[int, int] | None = None)
     """Everything of a record, or one head of it: (the layer's place in the record, the head's number), large."""
     require(path)
     alone = only_head(look) if head is None else head_at(look, head)
-    with lettered():
-        return saved(_drawn(look, alone), path)
+    with with_fonts():
+        return save_figure(_figure(look, alone), path)
 
 
-def _drawn(look: Look, alone: tuple[Layer, int] | None) -> Any:
+def _figure(look: Look, alone: tuple[Layer, int] | None) -> Any:
     if all(layer.kind == "pattern" for layer in look.layers):
         return patterns(look)
     if alone is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headway.look.packed import Weights
-from headway.look.picture.style import INK, LINE, SOFT, WIDTH, figure, framed, map_of, tokens, written
+from headway.look.picture.style import INK, LINE, SOFT, WIDTH, figure, map_of, style_axes, token_label, tokens
 from headway.look.record import Layer, Look, Side, layer_name, matrix
 
 MARKS = (0.0, 0.01, 0.1, 0.3, 0.6, 1.0)  # on the scale, whose colours go by the root: small weights are seen too
@@ -94,10 +94,10 @@ def one(look: Look, layer: Layer, place: int) -> Any:
     first, count = layer.rows
     _axis(axes, look.sides[layer.queries], "y", height, range(first, first + count))
     _axis(axes, look.sides[layer.keys], "x", width, range(values.shape[1]))
-    framed(axes)
+    style_axes(axes)
     axes.set_ylabel("attends", fontsize=7.5, color=SOFT)
     axes.set_xlabel("is attended to", fontsize=7.5, color=SOFT)
-    role = written(layer.measures[place].role, longest=40).replace("␣", " ")
+    role = token_label(layer.measures[place].role, longest=40).replace("␣", " ")
     title = f"{layer_name(layer)}, head {layer.heads[place]}: {role}"
     axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=6, parse_math=False)
     bar(made, axes.images[0], top, whole=True, ax=axes, fraction=0.02, pad=0.01, aspect=30, shrink=0.6)
@@ -117,7 +117,7 @@ def _axis(axes: Any, side: Side, which: str, inches: float, shown: range) -> Non
         tokens(axes, side.tokens[shown.start : shown.stop], which=which, size=size)
         return
     marks = np.unique(np.linspace(0, len(shown) - 1, 6).astype(int)).tolist()
-    names = [written(side.tokens[shown[mark]]) if side.grid else f"{shown[mark]:,}" for mark in marks]
+    names = [token_label(side.tokens[shown[mark]]) if side.grid else f"{shown[mark]:,}" for mark in marks]
     (axes.set_xticks if which == "x" else axes.set_yticks)(marks, names, fontsize=7)
 
 
@@ -162,7 +162,7 @@ class Labels:
         """As many maps in a row as leave tokens legible; None where no page has room for that."""
         keys = max(len(look.sides[layer.keys].tokens) for layer in look.layers)
         heads = max(len(layer.heads) for layer in look.layers)
-        longest = max(len(written(token)) for layer in look.layers for token in _tokens(look, layer))
+        longest = max(len(token_label(token)) for layer in look.layers for token in _tokens(look, layer))
         for columns in range(heads, 0, -1):
             size = min(6.5, 0.8 * 72 * max(CELL, 1.0 / keys))
             edge = 0.62 * longest * size / 72 + 0.06
@@ -200,7 +200,7 @@ def with_tokens(look: Look, labels: Labels) -> Any:
     down = 0.0
     for layer, maps in zip(look.layers, weights, strict=True):
         rows, keys = maps[0].shape
-        texts = [written(token) for token in _tokens(look, layer)]
+        texts = [token_label(token) for token in _tokens(look, layer)]
         lines = labels.lines(layer)
         for number, line in enumerate(lines):
             down += TITLE
@@ -221,7 +221,7 @@ def with_tokens(look: Look, labels: Labels) -> Any:
 
 def _title(layer: Layer, place: int, inches: float) -> str:
     """The number of a head and its role, as long as the map is wide."""
-    role = written(layer.measures[place].role, longest=18).replace("␣", " ")
+    role = token_label(layer.measures[place].role, longest=18).replace("␣", " ")
     text = f"head {layer.heads[place]}: {role}"
     return text if 0.55 * 5.5 * len(text) / 72 <= inches + GAP else f"{layer.heads[place]} {role}"
 
@@ -264,7 +264,7 @@ def _row_of_maps(drawn: Mosaic, layer: Layer, place: tuple[float, float, float],
         values = matrix(layer, number) if whole else layer.maps[number] / 255
         drawn.put(values, (left, down, side, high), cmap=map_of("sequential"), norm=PowerNorm(0.5, 0, top))
         if side >= READABLE:
-            role = written(layer.measures[number].role, longest=18).replace("␣", " ")
+            role = token_label(layer.measures[number].role, longest=18).replace("␣", " ")
             drawn.say(role, left + side / 2, down + high + 0.03, size=5.5, above=False)
 
 

@@ -53,7 +53,7 @@ def _row(drawn: Mosaic, look: Look, layer: Layer, places: list[int], *, down: fl
             drawn.put(matrix(layer, place), box, cmap=map_of("sequential"), vmin=0)
             continue
         drawn.put(shown, box)
-        drawn.put(_veil(seen(layer, place, keys)), box, framed=False)
+        drawn.put(_veil(attention_over_patches(layer, place, keys)), box, framed=False)
 
 
 def _veil(share: Float[np.ndarray, "y x"]) -> Float[np.ndarray, "y x 4"]:
@@ -73,7 +73,7 @@ def _by_class(layer: Layer, side: Side) -> bool:
     return bool(side.extra) and layer.queries == layer.keys and layer.rows[0] == 0
 
 
-def seen(layer: Layer, place: int, side: Side) -> Float[np.ndarray, "y x"]:
+def attention_over_patches(layer: Layer, place: int, side: Side) -> Float[np.ndarray, "y x"]:
     """What the class token sees of each patch, as a share of the most; without one, what all rows see on average."""
     assert side.grid is not None
     weights = matrix(layer, place)

@@ -10,7 +10,18 @@ import numpy as np
 from jaxtyping import Bool
 
 from headway.look.pattern.figures import Curves, Heat, Plots
-from headway.look.picture.style import ALLOWED, INK, NOT_ALLOWED, SOFT, WIDTH, figure, framed, map_of, require, saved
+from headway.look.picture.style import (
+    ALLOWED,
+    INK,
+    NOT_ALLOWED,
+    SOFT,
+    WIDTH,
+    figure,
+    map_of,
+    require,
+    save_figure,
+    style_axes,
+)
 from headway.look.record import Layer, Look, Side, matrix
 
 COLUMNS = 3
@@ -111,10 +122,10 @@ def positions_picture(made: Plots, path: Path) -> Path:
         _heat(axes, part) if isinstance(part, Heat) else _curves(axes, part)
         axes.set_title(part.title, fontsize=8, color=INK, loc="left", wrap=True)
         axes.tick_params(labelsize=6.5)
-        framed(axes)
+        style_axes(axes)
     for axes in panels[len(made.parts) :]:
         axes.set_visible(False)
-    return saved(drawn, path)
+    return save_figure(drawn, path)
 
 
 def _heat(axes: Any, part: Heat) -> None:

@@ -77,7 +77,7 @@ def figure(width: float, height: float, *, laid_out: bool = True) -> Any:
 
 
 @contextmanager
-def lettered() -> Iterator[None]:
+def with_fonts() -> Iterator[None]:
     """All fonts at hand, for texts made within: each keeps the fonts of the moment it was made."""
     from matplotlib import rc_context
 
@@ -92,12 +92,12 @@ def lettered() -> Iterator[None]:
         yield
 
 
-def saved(made: Any, path: Path) -> Path:
+def save_figure(made: Any, path: Path) -> Path:
     """Beside the place first, so that nothing half-written stands there."""
     part = path.with_name(f".{path.stem}.partial{path.suffix}")
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
     try:
-        with lettered():
+        with with_fonts():
             made.savefig(part, dpi=DOTS, bbox_inches="tight", pad_inches=0.03, metadata=dates)
         part.replace(path)
     finally:
@@ -123,10 +123,10 @@ def _letters() -> frozenset[int]:
     return frozenset(code for path in paths for code in get_font(path).get_charmap())
 
 
-def written(text: str, *, longest: int = LONGEST) -> str:
+def token_label(text: str, *, longest: int = LONGEST) -> str:
     """A token as a picture can have it: what no font at hand knows is a box.
 
-    >>> written("a\\n\\U00012000")
+    >>> token_label("a\\n\\U00012000")
     'a↵□'
     """
     known = _letters()
@@ -136,13 +136,13 @@ def written(text: str, *, longest: int = LONGEST) -> str:
 def tokens(axes: Any, texts: Sequence[str], *, which: str, size: float) -> None:
     """All tokens on an axis, or numbers where they have no room."""
     axis = axes.xaxis if which == "x" else axes.yaxis
-    shown = [written(text) for text in texts]
+    shown = [token_label(text) for text in texts]
     axis.set_ticks(range(len(shown)), shown, fontsize=size, parse_math=False)
     if which == "x":
         axes.tick_params(axis="x", labelrotation=90 if max(map(len, shown)) > 2 else 0)
 
 
-def framed(axes: Any) -> None:
+def style_axes(axes: Any) -> None:
     axes.tick_params(length=2, width=0.4, color=LINE, labelcolor=INK, pad=1.5)
     for side in axes.spines.values():
         side.set(color=LINE, linewidth=0.5)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headway.adapt.signature import Signature
 from headway.config import nearest
-from headway.look.reading.images import address, patches, stretched
+from headway.look.reading.images import address, patches, to_pixels
 from headway.look.reading.sample import (
     AttentionInfo,
     AttentionPlace,
@@ -19,8 +19,8 @@ from headway.look.reading.sample import (
     check_length,
     only_one,
     positions,
-    renamed,
     text_of,
+    with_names,
 )
 from headway.look.reading.texts import ONE_OF_SEVERAL, SOURCE, TARGET, target_cut, target_side
 from headway.look.reading.tokens import TokenizedText, Vocabulary, numbers, vocabulary_of
@@ -54,7 +54,7 @@ def read_foreign(model: nn.Module, given: ModelInputs, tokenizer: Any, title: st
         only_one(given, title)
     cut = vocabulary.cut(text, pair)
     check_length(len(cut.ids), None, what="the text", title=title)
-    side = renamed(vocabulary.side("text", cut), given.tokens)
+    side = with_names(vocabulary.side("text", cut), given.tokens)
     return _sample(model, _keywords(model, cut), (side,), vocabulary, title)
 
 
@@ -94,11 +94,11 @@ def _pair(model: nn.Module, given: ModelInputs, vocabulary: Vocabulary, text: st
     keywords, notes = _keywords(model, source), ()
     start = config_of(model, "decoder_start_token_id", "pad_token_id")
     if given.pair is None:
-        target, notes = _written(model, keywords, start, title), (WRITTEN,)
+        target, notes = _generate_target(model, keywords, start, title), (WRITTEN,)
     else:
         target = target_cut(given.pair, vocabulary, start, _ends(model), title)
     keywords["decoder_input_ids"] = torch.tensor([target.ids], device=keywords["input_ids"].device)
-    sides = (renamed(vocabulary.side("source", source), given.tokens), target_side(vocabulary, target))
+    sides = (with_names(vocabulary.side("source", source), given.tokens), target_side(vocabulary, target))
     return _sample(model, keywords, sides, vocabulary, title, notes)
 
 
@@ -107,7 +107,7 @@ def _ends(model: nn.Module) -> tuple[int, ...]:
     return () if found is None else (found,) if isinstance(found, int) else tuple(found)
 
 
-def _written(model: Any, keywords: Mapping[str, Tensor], start: int | None, title: str) -> TokenizedText:
+def _generate_target(model: Any, keywords: Mapping[str, Tensor], start: int | None, title: str) -> TokenizedText:
     if not callable(getattr(model, "generate", None)) or start is None:
         raise ValueError(f"{title} reads a source and a target: give the target as the pair too")
     greedy = {"max_new_tokens": NEW, "do_sample": False, "num_beams": 1, "decoder_start_token_id": start}
@@ -145,7 +145,7 @@ def _from_tensors(
     names = [(main, "text" if target is None else "source"), *([] if target is None else [(target, "target")])]
     sides = [_side(model, tensors[name], called, vocabulary) for name, called in names]
     if given.tokens is not None:
-        sides[0] = _renamed(sides[0], given.tokens)
+        sides[0] = _with_names(sides[0], given.tokens)
     count = len(tensors[main])
     notes = (ONE_OF_SEVERAL.format(count),) if count > 1 and sides[0].name != "positions" else ()
     return _sample(model, inputs, tuple(sides), vocabulary, title, notes)
@@ -160,13 +160,13 @@ def _side(model: nn.Module, x: Tensor, name: str, vocabulary: Vocabulary) -> Sid
         return positions(x.shape[1])
     down, across = (patch, patch) if isinstance(patch, int) else tuple(patch)
     rows, columns = x.shape[2] // down, x.shape[3] // across
-    seen = stretched(x[0, :, : rows * down, : columns * across])
+    seen = to_pixels(x[0, :, : rows * down, : columns * across])
     return patches("image", (rows, columns), (), address(seen))
 
 
-def _renamed(side: Side, tokens: Any) -> Side:
+def _with_names(side: Side, tokens: Any) -> Side:
     """Of vectors nobody knows which axis counts the places, but the user who has a name for each."""
-    return Side("positions", tuple(map(str, tokens))) if side.name == "positions" else renamed(side, tokens)
+    return Side("positions", tuple(map(str, tokens))) if side.name == "positions" else with_names(side, tokens)
 
 
 PLACES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")

@@ -101,7 +101,7 @@ def pixels_of(image: Float[Tensor, "C Y X"], images: Images) -> UInt8[np.ndarray
     return np.clip(np.rint((x * std + mean) / images.scale), 0, 255).astype(np.uint8)
 
 
-def stretched(image: Float[Tensor, "C Y X"]) -> UInt8[np.ndarray, "Y X C"]:
+def to_pixels(image: Float[Tensor, "C Y X"]) -> UInt8[np.ndarray, "Y X C"]:
     """An image of unknown normalisation: its smallest number black, its largest white."""
     x = image.detach().double().nan_to_num(0.0).cpu()
     low, high = float(x.min()), float(x.max())

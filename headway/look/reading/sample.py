@@ -56,7 +56,7 @@ def check_length(count: int, limit: int | None, *, what: str, title: str) -> Non
         )
 
 
-def renamed(side: Side, tokens: Sequence[str] | None) -> Side:
+def with_names(side: Side, tokens: Sequence[str] | None) -> Side:
     """The side with the names that the user has for its tokens."""
     if tokens is None:
         return side

@@ -17,8 +17,8 @@ from headway.look.reading.sample import (
     check_length,
     only_one,
     positions,
-    renamed,
     text_of,
+    with_names,
 )
 from headway.look.reading.tokens import TokenizedText, Vocabulary
 from headway.look.record import Side
@@ -63,7 +63,7 @@ def language(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str)
     check_length(len(cut.ids), limit, what="the text", title=title)
     if len(cut.ids) > config.length:
         notes += (f"The text has {len(cut.ids):,} tokens, and the model was made for {config.length:,}.",)
-    side, tokens = renamed(vocabulary.side("text", cut), given.tokens), row(cut, model.tokens.weight)
+    side, tokens = with_names(vocabulary.side("text", cut), given.tokens), row(cut, model.tokens.weight)
     return ModelSample(
         title, model, (side,), lambda: model.hidden_states(tokens), lambda attention: DECODER, lambda: model(tokens),
         word=vocabulary.word, outputs=config.vocabulary, notes=notes,
@@ -74,7 +74,7 @@ def masked(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -
     config = model.config
     cut, notes = cut_of(given, vocabulary, title)
     check_length(len(cut.ids), config.length, what="the text", title=title)
-    side, tokens = renamed(vocabulary.side("text", cut), given.tokens), row(cut, model.tokens.weight)
+    side, tokens = with_names(vocabulary.side("text", cut), given.tokens), row(cut, model.tokens.weight)
     types = None
     if cut.types and max(cut.types) < config.types:
         types = torch.tensor([cut.types], device=tokens.device)
@@ -91,7 +91,7 @@ def sentence(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str)
     config = model.config
     cut, notes = cut_of(given, vocabulary, title, before=config.prompt)
     check_length(len(cut.ids), config.limit, what="the text", title=title)
-    side, tokens = renamed(vocabulary.side("text", cut), given.tokens), row(cut, model.encoder.tokens.weight)
+    side, tokens = with_names(vocabulary.side("text", cut), given.tokens), row(cut, model.encoder.tokens.weight)
     return ModelSample(
         title, model, (side,), lambda: model.encoder.hidden_states(tokens), lambda attention: ENCODER, notes=notes
     )
@@ -114,7 +114,7 @@ def pair(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> 
     check_length(len(target.ids), limit, what="the target", title=title)
     if config.family == "marian" and isinstance(given.pair, str):
         notes += (AS_A_SOURCE,)
-    sides = (renamed(vocabulary.side("source", source), given.tokens), target_side(vocabulary, target))
+    sides = (with_names(vocabulary.side("source", source), given.tokens), target_side(vocabulary, target))
     like = next(model.parameters())
     read, written = row(source, like), row(target, like)
     outputs = config.outputs if config.kind == "seq2seq" else config.vocabulary
@@ -168,5 +168,5 @@ def read_vectors(model: Any, given: ModelInputs, title: str) -> ModelSample:
     place = AttentionPlace("decoder" if attention.causal else "encoder")
     grid = getattr(attention.mechanism, "grid", None)
     side = positions(x.shape[1]) if grid is None else patches("image", grid, (), None)
-    side = renamed(side, given.tokens)
+    side = with_names(side, given.tokens)
     return ModelSample(title, model, (side,), lambda: model(x[:1]), lambda attention: place, notes=notes)

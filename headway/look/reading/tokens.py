@@ -20,7 +20,7 @@ CONTINUED = "##"  # how WordPiece begins what goes on with a word
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
 
-def spelled(text: str, piece: str | None) -> str:
+def token_text(text: str, piece: str | None) -> str:
     """`text` is what the token decodes to, `piece` how the vocabulary writes it; None: nobody knows.
 
     Bytes that are no whole character are shown by their numbers, as SentencePiece names them.
@@ -85,7 +85,7 @@ class TokenizedText:
     tokens: tuple[str, ...] | None = None
 
 
-def numbered(encoding: Any, texts: Sequence[str]) -> tuple[int, ...]:
+def word_numbers(encoding: Any, texts: Sequence[str]) -> tuple[int, ...]:
     """The words of an encoding (of the tokenizers library): as it was cut into words first, else at blanks.
 
     A tokenizer that does not cut a text into words calls all of it one word.
@@ -143,7 +143,7 @@ class Vocabulary:
     def word(self, token: int) -> str:
         """One token as text."""
         if token not in self._known:
-            self._known[token] = spelled(self.decode(token), self.piece(token)) or (self.piece(token) or "")
+            self._known[token] = token_text(self.decode(token), self.piece(token)) or (self.piece(token) or "")
         return self._known[token]
 
     def side(self, name: str, cut: TokenizedText) -> Side:
@@ -176,7 +176,7 @@ def _ours(tokenizer: Tokenizer) -> Vocabulary:
     def cut(text: str, pair: str | None) -> TokenizedText:
         found = engine.encode(text, pair)
         texts = [text] if pair is None else [text, pair]
-        return TokenizedText(tuple(found.ids), tuple(found.type_ids), numbered(found, texts))
+        return TokenizedText(tuple(found.ids), tuple(found.type_ids), word_numbers(found, texts))
 
     return Vocabulary(
         cut, lambda token: tokenizer.decode([token], special=True), engine.id_to_token,
@@ -213,7 +213,7 @@ def _called(tokenizer: Any, texts: Sequence[str], **more: str) -> TokenizedText:
     found = tokenizer(*texts, **more)
     ids, types = tuple(found["input_ids"]), tuple(found.get("token_type_ids") or ())
     encodings = getattr(found, "encodings", None)
-    words = numbered(encodings[0], [*texts, *more.values()]) if encodings else None
+    words = word_numbers(encodings[0], [*texts, *more.values()]) if encodings else None
     return TokenizedText(ids, types, words)
 
 

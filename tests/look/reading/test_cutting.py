@@ -4,7 +4,7 @@ import pytest
 from tokenizers import Tokenizer as Engine
 from tokenizers import models
 
-from headway.look.reading.tokens import by_words, spelled, vocabulary_of, words_of
+from headway.look.reading.tokens import by_words, token_text, vocabulary_of, words_of
 from tests.look.reading.made import pieces, tokenizer
 
 TEXT = "the cat ï🙂"
@@ -33,9 +33,9 @@ def test_bytes_that_are_no_letter_are_shown_by_their_numbers() -> None:
 
 
 def test_a_piece_with_whole_letters_and_half_ones() -> None:
-    assert spelled("\ufffdab", "¯ab") == "<0xAF>ab"
-    assert spelled("\ufffd", "<0xE2>") == "<0xE2>"
-    assert spelled("\ufffd", "\ufffd") == "\ufffd", "the text may hold that very sign"
+    assert token_text("\ufffdab", "¯ab") == "<0xAF>ab"
+    assert token_text("\ufffd", "<0xE2>") == "<0xE2>"
+    assert token_text("\ufffd", "\ufffd") == "\ufffd", "the text may hold that very sign"
 
 
 def test_pairs_are_numbered_on_and_special_tokens_belong_to_no_word() -> None:
