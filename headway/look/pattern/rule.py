@@ -38,7 +38,7 @@ class PatternPositions:
     extra: int = 0
 
     @classmethod
-    def of(cls, options: PatternOptions, *, extra: int = 0) -> "Places":
+    def of(cls, options: PatternOptions, *, extra: int = 0) -> "PatternPositions":
         assert options.length is not None and options.keys is not None
         return cls(torch.arange(-extra, options.length), torch.arange(-extra, options.keys), options.grid, extra)
 
