@@ -59,6 +59,22 @@ def test_a_page_and_a_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert len(out.splitlines()) == 4, "the table alone: its head and three heads"
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "begins"),
+    [
+        ("--out", "a.html", b"<!doctype html>"),
+        ("--html", "b.page", b"<!doctype html>"),
+        ("-o", "c.png", b"\x89PNG"),
+        ("--output", "d.PDF", b"%PDF"),
+    ],
+)
+def test_out_is_a_page_or_a_picture_by_its_ending(
+    option: str, name: str, begins: bytes, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, err = looked(capsys, "gpt", TEXT, option, tmp_path / name, "--layers", "1")
+    assert (tmp_path / name).read_bytes().lower().startswith(begins.lower()) and f"written: {tmp_path / name}" in err
+
+
 def test_the_record_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = looked(capsys, "gpt", TEXT, "--json", "--layers", "0-1", "--heads", "2,0", "--rows", "1-3", "--no-lens")
     found = json.loads(out)
