@@ -23,7 +23,7 @@ class Side:
     """A row of things that attend or are attended to: tokens of a text, patches of an image, channels."""
 
     name: str  # "text", "source", "target", "image", "channels", "positions"
-    tokens: tuple[str, ...]  # as text; drawn through page.legible, never as HTML
+    tokens: tuple[str, ...]  # as text; drawn through render.legible, never as HTML
     special: tuple[int, ...] = ()  # places of tokens that stand for no text: [CLS], [SEP], </s>
     words: tuple[int, ...] = ()  # the number of the word that each token belongs to, -1 for none; () where unknown
     grid: tuple[int, int] | None = None  # rows and columns, where these are patches

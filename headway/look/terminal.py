@@ -204,7 +204,7 @@ def heads_table(rows: Sequence[Any], *, width: int | None = None) -> str:
     """
     cells = [_fields(row) for row in rows]
     if not cells:
-        return "There is no head to tell of."
+        return "There are no heads."
     columns = [_column(name, [row[name] for row in cells]) for name in cells[0]]
     kept = len(columns) if width is None else max(LEAST, _fitting(columns, width))
     missing = list(cells[0])[kept:]

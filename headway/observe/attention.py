@@ -39,34 +39,34 @@ from headway.observe.stored_call import StoredCall, call_of, store_call
 from headway.observe.weights import CapturedAttention, Selection, store_weights
 from headway.ops.attention import Call, record_of
 
-# By what names modules say how many heads they have.
+# Attributes of modules that hold their number of heads.
 _HEADS = ("num_heads", "n_heads", "heads", "num_attention_heads", "n_head", "nhead")
 
-# Functions that are a whole layer: what they show, and the part of their module that attends.
+# Functions that are a whole layer: how its event is read, and the submodule that attends.
 _FUSED = {
     "transformer_encoder_layer_fwd": (of_encoder_layer, ".self_attn"),
     "native_multi_head_attention": (of_native, ""),
 }
 _WATCHED = FOLLOWED | {"scaled_dot_product_attention", "softmax", "multi_head_attention_forward", *_FUSED}
-# Of all attributes, those that are another view of the values.
+# The attributes of a tensor that are a view of its values.
 _TURNS = tuple(getattr(vars(torch._C.TensorBase)[name], "__get__") for name in ("mT", "T"))  # noqa: B009
 
-# (module, what was seen) -> the number of this attention; None where nobody wants to hear what its heads gather
+# (module, event) -> the number of this attention; None where the output of its heads is not wanted
 OnAttention = Callable[[str, AttentionEvent], int | None]
-# (number, what its heads gathered, how to lay that out as B H L W)
+# (number, output of its heads, how to lay that out as B H L W)
 OnOutput = Callable[[int, Tensor, Callable[[Tensor], Tensor]], None]
 
 
-def _ignore(number: int, gathered: Tensor, lay: Callable[[Tensor], Tensor]) -> None:
+def _ignore(number: int, output: Tensor, lay: Callable[[Tensor], Tensor]) -> None:
     pass
 
 
 class AttentionWatcher(TorchFunctionMode):
-    """While it is entered, calls `see` for each attention, and `gather` once the output of its heads is known."""
+    """While it is entered, calls `on_attention` for each attention, and `on_output` once its heads' output is known."""
 
-    def __init__(self, module: nn.Module, see: OnAttention, gather: OnOutput = _ignore) -> None:
+    def __init__(self, module: nn.Module, on_attention: OnAttention, on_output: OnOutput = _ignore) -> None:
         super().__init__()
-        self.module, self.see, self.gather = module, see, gather
+        self.module, self.on_attention, self.on_output = module, on_attention, on_output
         self.lineage, self.running = Lineage(), list[tuple[str, nn.Module]]()
         self.names = {part: name for name, part in module.named_modules()}
 
@@ -87,16 +87,16 @@ class AttentionWatcher(TorchFunctionMode):
             return
         try:
             if isinstance(part, Core) and result is not None:  # None: it raised
-                self._see(args[0], result, lambda x: x)
+                self._report(args[0], result, lambda x: x)
         finally:
             self.running.pop()
             if isinstance(part, Core):
                 self.__enter__()
 
-    def _see(self, event: AttentionEvent | None, result: Tensor, lay: Callable[[Tensor], Tensor]) -> None:
-        number = None if event is None else self.see(self._name(), event)
+    def _report(self, event: AttentionEvent | None, result: Tensor, lay: Callable[[Tensor], Tensor]) -> None:
+        number = None if event is None else self.on_attention(self._name(), event)
         if number is not None:
-            self.gather(number, result, lay)
+            self.on_output(number, result, lay)
 
     # Not checked in tests either: every reading of a shape passes here.
     @no_type_check
@@ -110,10 +110,10 @@ class AttentionWatcher(TorchFunctionMode):
             with entering_attention(), self:
                 return func(*args, **kwargs)
         result = func(*args, **kwargs)
-        self._look(name, args, kwargs, result)
+        self._observe(name, args, kwargs, result)
         return result
 
-    def _look(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _observe(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         if name == "scaled_dot_product_attention":
             self._kernel(result, *args, **kwargs)
         elif name == "softmax":
@@ -122,12 +122,12 @@ class AttentionWatcher(TorchFunctionMode):
             read, part = _FUSED[name]
             event = read(*args, **kwargs)
             if event is not None:
-                self.see(self._name() + part, event)
+                self.on_attention(self._name() + part, event)
         else:
             found = self.lineage.follow(name, args or tuple(kwargs.values()), result)
             if isinstance(found, HeadOutput):
                 heads, laid = self._heads(), found.heads_first
-                self.gather(found.attention, found.out, lambda x: split(laid(x), heads))
+                self.on_output(found.attention, found.out, lambda x: split(laid(x), heads))
 
     def _kernel(
         self, result: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -136,7 +136,7 @@ class AttentionWatcher(TorchFunctionMode):
         before = self.lineage.of(query).factor * self.lineage.of(key).factor
         heads = self._heads()
         seen = of_kernel(query, key, attn_mask, causal=is_causal, scale=scale, before=before, heads=heads)
-        self._see(seen, result, lambda x: split(x, heads))
+        self._report(seen, result, lambda x: split(x, heads))
 
     def _softmax(self, result: Tensor, input: Tensor, dim: int | None = None, *_: Any, **more: Any) -> None:
         origin, last = self.lineage.of(input), dim in (-1, input.ndim - 1)
@@ -145,7 +145,7 @@ class AttentionWatcher(TorchFunctionMode):
             return
         q = None if origin.q is None else origin.q.detach() / origin.before
         seen = of_softmax(input, result, q, origin.k, factor=origin.factor, heads=self._heads())
-        number = None if seen is None else self.see(self._name(), seen)
+        number = None if seen is None else self.on_attention(self._name(), seen)
         if number is not None:
             self.lineage.mark(result, Origin(attention=number))
 
@@ -154,13 +154,13 @@ class AttentionWatcher(TorchFunctionMode):
         return name.removesuffix("core").removesuffix(".") if isinstance(part, Core) else name
 
     def _heads(self) -> int:
-        """As the running module says: a tensor of three axes may have batch and heads in one."""
+        """The heads of the running module: a tensor of three axes may have batch and heads in one."""
         part = self.running[-1][1] if self.running else self.module
         return next((n for name in _HEADS if isinstance(n := getattr(part, name, None), int) and n > 0), 1)
 
 
 class AttentionRecorder:
-    """`found` in order of running; of layers that nobody wants only the number is known."""
+    """`found` in order of running; layers that are not selected are only counted."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection, self.found = selection, list[CapturedAttention]()
@@ -208,26 +208,27 @@ def captured(module: nn.Module, *, selection: Selection = Selection()) -> Iterat
         yield recorder.found
 
 
-_Question = Callable[[Any], bool]
+_Check = Callable[[Any], bool]
 
 
 @contextmanager
-def _replaced(owner: Any, answer: Callable[[_Question], _Question]) -> Iterator[None]:
-    asked = owner.has_torch_function
-    setattr(owner, "has_torch_function", answer(asked))  # noqa: B010
+def _replaced(owner: Any, answer: Callable[[_Check], _Check]) -> Iterator[None]:
+    original = owner.has_torch_function
+    setattr(owner, "has_torch_function", answer(original))  # noqa: B010
     try:
         yield
     finally:
-        setattr(owner, "has_torch_function", asked)  # noqa: B010
+        setattr(owner, "has_torch_function", original)  # noqa: B010
 
 
 @contextmanager
 def entering_attention() -> Iterator[None]:
-    """Torch's attention hands itself to us as a whole, and runs unseen unless its own first question is answered no."""
+    """Torch's attention function dispatches itself as a whole, and then hides its operations, unless its first
+    `has_torch_function` answers no."""
 
-    def no_once(asked: _Question) -> _Question:
+    def no_once(original: _Check) -> _Check:
         def answer(_: Any) -> bool:
-            setattr(F, "has_torch_function", asked)  # noqa: B010
+            setattr(F, "has_torch_function", original)  # noqa: B010
             return False
 
         return answer
@@ -238,14 +239,14 @@ def entering_attention() -> Iterator[None]:
 
 @contextmanager
 def hidden_from_torch(mode: TorchFunctionMode) -> Iterator[None]:
-    """While a fused layer asks before it runs, this mode does not count; any other still does."""
+    """`has_torch_function`, by which torch's layers decide on their fused path, ignores this mode; any other counts."""
 
-    def without(asked: _Question) -> _Question:
+    def without(original: _Check) -> _Check:
         def answer(tensors: Any) -> bool:
             if not _on_top(mode):
-                return asked(tensors)
+                return original(tensors)
             with torch.overrides._pop_mode_temporarily():
-                return asked(tensors)
+                return original(tensors)
 
         return answer
 

@@ -105,7 +105,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class HeadOutput:
-    """A product of an attention's weights with values, and how to lay it out with the heads before the rows."""
+    """The product of an attention's weights with values, and how to lay it out with the heads before the rows."""
 
     attention: int
     out: Tensor
@@ -126,7 +126,7 @@ class Lineage:
         self._known[x] = origin
 
     def follow(self, name: str, args: tuple[Any, ...], result: Any) -> HeadOutput | None:
-        """After `name(*args)` gave `result`; what was gathered, where that is what happened."""
+        """Records what `name(*args) = result` did; returns the output of heads where it was one."""
         if name in _PRODUCTS and isinstance(result, Tensor) and result.ndim >= 3:
             product = product_of(name, args)
             return None if product is None else self._product(product, result)
