@@ -23,7 +23,7 @@ SEEN = "Seen on the first example that was {} the training; `headway look` shows
 Inputs = Mapping[str, Any]  # tensors by name
 
 
-def heads_section(run: Run) -> Section | None:
+def heads(run: Run) -> Section | None:
     """Every head, as the page of `headway look` has them; None of a run without heads.json."""
     found = read_heads(run.path)
     return None if found is None else section(found)

@@ -15,7 +15,7 @@ import yaml
 
 from headway.app.audit_section import audit
 from headway.app.cost_section import cost
-from headway.app.heads import heads_section
+from headway.app.heads import heads
 from headway.app.run import Run, read_run
 from headway.data.files import write_whole
 from headway.render import (
@@ -307,7 +307,7 @@ SECTIONS: list[Callable[[Run], Section | None]] = [
     loss,
     measures,
     samples,
-    heads_section,
+    heads,
     model,
     cost,
     audit,
