@@ -24,6 +24,7 @@ from headway.cost.trace.run_once import TraceDevice
 from headway.models import on_meta
 from headway.nn.block import Block, Stack
 from headway.nn.checkpoint import forget_activations
+from headway.observe.hooks import removed_after
 
 MORE = 3  # periods of a stack's blocks that are run, and one less
 STACKS = ("stack", "encoder", "decoder")
@@ -213,12 +214,8 @@ class Live(TorchDispatchMode):
             if isinstance(stack, Stack):
                 for place, block in enumerate(stack.blocks):
                     handles += self._mark(block, name, place, len(stack.blocks), len(stack.config.pattern))
-        try:
-            with self:
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
+        with removed_after(*handles), self:
+            yield
 
     def _mark(self, block: nn.Module, name: str, place: int, total: int, period: int) -> list[Any]:
         """Moments are named by how far a block stands from either end, so that they are the same at every depth."""

@@ -29,6 +29,7 @@ from headway.models.seq2seq import Seq2Seq
 from headway.models.vectors import Vectors
 from headway.models.vit import Vision
 from headway.nn.block import Stack
+from headway.observe.hooks import removed_after
 from headway.ops.mask import Mask
 from headway.ops.mask.kernel import kept_keys, without_padding
 
@@ -229,11 +230,8 @@ def _leaves(trial: Trial) -> Iterator[list[Tensor]]:
         found.append(output.detach().requires_grad_())
         return found[-1]
 
-    hooks = [embedding.register_forward_hook(cut) for embedding in trial.embeddings]
-    try:
+    with removed_after(*(embedding.register_forward_hook(cut) for embedding in trial.embeddings)):
         yield found
-    finally:
-        _remove(hooks)
 
 
 @contextmanager
@@ -244,16 +242,8 @@ def _outputs(watches: Sequence[Watch]) -> Iterator[dict[nn.Module, Tensor]]:
     def note(module: nn.Module, given: Any, output: Any) -> None:
         found[module] = output[0] if isinstance(output, tuple) else output
 
-    hooks = [module.register_forward_hook(note) for module in {watch.module for watch in watches}]
-    try:
+    with removed_after(*(module.register_forward_hook(note) for module in {watch.module for watch in watches})):
         yield found
-    finally:
-        _remove(hooks)
-
-
-def _remove(hooks: Sequence[Any]) -> None:
-    for hook in hooks:
-        hook.remove()
 
 
 def _layer(

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,6 +21,7 @@ from headway.cost.trace.call import Called, plain_name
 from headway.cost.trace.products import ADDED, PRODUCTS, STAND_INS, Work
 from headway.cost.trace.rules import LOOKUPS, SOFTMAX, work
 from headway.cost.trace.storages import Axes, Axis, Depth, Storages, deeper, deepest, moved
+from headway.observe.hooks import every_module
 from headway.ops.attention.cost import flash_causal
 from headway.steps import COUNTINGS, POSITIONS, Each
 
@@ -151,15 +151,10 @@ class ModulePath:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        hooks = (
-            register_module_forward_pre_hook(self.enter),
-            register_module_forward_hook(self.leave, always_call=True),
-        )
         try:
-            yield
+            with every_module(self.enter, self.leave):
+                yield
         finally:
-            for hook in hooks:
-                hook.remove()
             self.stack.clear()
             self.classes.clear()
 
