@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headway.look.measures import HeadMeasures
 from headway.look.packed import Factors, Weights, factors
+from headway.look.reading.sample import AttentionInfo
 from headway.look.record import Kind, Layer, Side
 from headway.observe.weights import Selection
 from headway.ops.mask.pairs import ALL
@@ -40,15 +41,9 @@ class SoftmaxFactors(Protocol):
 
 
 @runtime_checkable
-class AttentionWeights(Protocol):
-    """One attention of a running model; its weights are computed when they are asked for."""
+class AttentionWeights(AttentionInfo, Protocol):
+    """One attention of a running model; its weights are computed on request."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def mechanism(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, int, int, int]: ...  # B H L M
     def weights(self, rows: slice = ALL, heads: Sequence[int] | slice = ALL) -> Float[Tensor, "B h l M"]: ...
     def parts(self) -> SoftmaxFactors | None: ...
 

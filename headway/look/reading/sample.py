@@ -74,7 +74,7 @@ class AttentionInfo(Protocol):
     @property
     def mechanism(self) -> str: ...
     @property
-    def shape(self) -> tuple[int, int, int, int]: ...
+    def shape(self) -> tuple[int, int, int, int]: ...  # B H L M
 
 
 class AttentionPlace(NamedTuple):
