@@ -82,11 +82,14 @@ def other(flops: Number) -> Cost:
     return Cost(0, 0, 0, flops)
 
 
+OPERATION_KINDS = ("product", "attention", "convolution", "norm", "activation", "embedding", "elementwise", "loss")
+
+
 @dataclass(frozen=True)
 class Operation:
     """One operation: what it multiplies, moves, keeps and learns.
 
-    kind: product, attention, convolution, norm, activation, embedding, elementwise, loss.
+    kind: one of OPERATION_KINDS.
     shape: of a product (count, rows, inner, columns): so many products of rows x inner by inner x columns.
     weights, biases: entries of its own parameters; `borrowed`: entries of parameters that belong to another (tied).
     reads, writes: entries of activations that pass through memory.
@@ -102,6 +105,10 @@ class Operation:
     shape: tuple[Number, ...] = ()
     reads: Number = 0
     writes: Number = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in OPERATION_KINDS:
+            raise ValueError(f"there is no kind of operation {self.kind!r}; there are {', '.join(OPERATION_KINDS)}")
 
     @property
     def parameters(self) -> Number:

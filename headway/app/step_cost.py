@@ -67,7 +67,10 @@ def read(batch: Batch) -> int:
 
 def setting_of(work: TrainingSetup, batch: Batch) -> Setting:
     """A batch as the price knows it."""
-    sizes = SIZES[work.config.task](batch.inputs)
+    task = work.config.task
+    if task not in SIZES:
+        raise ValueError(f"the cost of task {task!r} is not known: known are {', '.join(SIZES)}")
+    sizes = SIZES[task](batch.inputs)
     return Setting(training=True, dtype=work.config.dtype, checkpointing=work.config.checkpointing, **sizes)
 
 
@@ -194,7 +197,7 @@ def step_price(
     again = [line for line in found if setting.checkpointing and "blocks" in line.path.split(".")]
     turns = list(muon_lines(config)) if optimiser == MUON else []
     passes = (ahead + back + summed(again)) * parts
-    cost = passes + optimiser_cost(ADAMW, sum(kinds.values())) + summed(turns)
+    cost = passes + optimiser_cost(ADAMW if optimiser == MUON else optimiser, sum(kinds.values())) + summed(turns)
     seconds, each = _seconds(found, setting.dtype, machine, parts, again, turns)
     return StepPrice(config, setting, optimiser, kinds, parts, ahead, back, cost, seconds, each)
 

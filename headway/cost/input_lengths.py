@@ -11,6 +11,7 @@ from headway.config import (
     Frozen,
     LanguageConfig,
     MaskedConfig,
+    RecurrentConfig,
     SentenceConfig,
     Seq2SeqConfig,
     StackConfig,
@@ -18,14 +19,14 @@ from headway.config import (
     VisionConfig,
     nearest,
 )
-from headway.config.kinds import kinds_where
+from headway.config.base import ModelConfig
+from headway.config.layers import stacks_of
 from headway.cost.setting import BYTES, Setting
+from headway.ops.attention import record_of
 from headway.ops.mask import Mask
 
 # Tokens of a text where neither the user nor the model says how many.
 UNLIMITED, RECURRENT = 512, 128
-# Kinds of model that write one token after the other.
-WRITERS = kinds_where(lambda config: config.writes)
 
 
 def whole(config: Frozen) -> Frozen:
@@ -69,7 +70,9 @@ def default_length(config: Frozen) -> int:
         return config.limit
     if isinstance(config, LanguageConfig | MaskedConfig | Seq2SeqConfig | VectorsConfig):
         return config.length or UNLIMITED
-    return RECURRENT
+    if isinstance(config, RecurrentConfig):
+        return RECURRENT
+    raise ValueError(f"how many positions a {config.kind_or_name()} model reads is not known: give a length")
 
 
 def fixed_length(config: Frozen) -> int | None:
@@ -81,6 +84,26 @@ def fixed_length(config: Frozen) -> int | None:
     if isinstance(config, VectorsConfig) and config.stack.grid is not None:
         return config.length
     return None
+
+
+def writes(config: Frozen) -> bool:
+    """Whether a model writes one token after the other.
+
+    >>> from headway.presets import preset
+    >>> [writes(preset(name)) for name in ("gpt2", "rnnsearch", "bert-base", "vit-b16")]
+    [True, True, False, False]
+    """
+    return why_unwritten(config) == ""
+
+
+def why_unwritten(config: Frozen) -> str:
+    """Why a model writes no tokens one after the other; empty where it does."""
+    if not isinstance(config, ModelConfig) or not config.writes:
+        return f"a {config.kind_or_name()} model writes no tokens one after the other"
+    stacks = list(stacks_of(config).values())[-1:]  # of an encoder-decoder the last one
+    specs = [block.attention.mechanism for stack in stacks for block in stack.pattern]
+    needs = [record_of(spec).cache_of(spec) for spec in specs]
+    return next((need.why for need in needs if need.kind == "none"), "")
 
 
 def position_rows(config: Frozen) -> int | None:
@@ -140,8 +163,8 @@ def _check_counts(config: Frozen, asked: PriceRequest) -> None:
     for name, count in (("past", asked.past), ("new", asked.new)):
         if count is not None:
             check_positive(**{name: count})
-        if count and kind not in WRITERS:
-            raise ValueError(f"a {kind} model writes no tokens one after the other: leave `{name}` out")
+        if count and (why := why_unwritten(config)):
+            raise ValueError(f"{why}: leave `{name}` out")
 
 
 MOST = 10**8  # tokens: positions of more would have to be written down to count the pairs of a mask
@@ -188,7 +211,7 @@ def _check_lengths(lengths: Sequence[int] | None, batch: int, longest: int, what
 
 def _held(config: Frozen, length: int, past: int | None) -> int:
     """Tokens in the cache of a decoding step: the text, but for its last where the table of positions ends there."""
-    if config.kind_or_name() not in WRITERS:
+    if not writes(config):
         return 0
     table = position_rows(config)
     if past is not None and table is not None and past + 1 > table:

@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.config import Frozen
 from headway.cost.compose import price_tree
-from headway.cost.input_lengths import WRITERS, fixed_length
+from headway.cost.input_lengths import fixed_length, writes
 from headway.cost.op_tree import Line, lines
 from headway.cost.resize import grain, resized
 from headway.cost.setting import Setting
@@ -144,6 +144,6 @@ def times(
 def _asked(config: Frozen, setting: Setting, past: Number) -> dict[str, Setting]:
     plain = replace(setting, past=0, training=False)
     found = {"step": replace(plain, training=True)}
-    if config.kind_or_name() in WRITERS:
+    if writes(config):
         found |= {"prefill": plain.prefill(), "decode": plain.decode(past)}
     return found

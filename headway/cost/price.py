@@ -23,17 +23,19 @@ from headway.cost.input_lengths import (
     fixed_length,
     whole,
     with_image,
+    writes,
 )
 from headway.cost.limits import limits, times
-from headway.cost.memory import WRITERS, memory_of
+from headway.cost.memory import memory_of
 from headway.cost.memory.fit import Fit, largest, read_bytes
-from headway.cost.optimiser import optimiser_cost
+from headway.cost.optimiser import entries_of, optimiser_cost
 from headway.cost.reach import reach
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet, phases, sheet_of
 from headway.cost.time.machine import stored
 from headway.cost.trace import Bytes, Trace, inputs_for, merged, trace
 from headway.hub.target import Function, made_by, resolve
+from headway.models import on_meta
 from headway.ops.mask import Mask
 from headway.sizes import Cost
 
@@ -177,6 +179,8 @@ def completed(sheet: Sheet, asked: PriceRequest, limit: int | None = None) -> Sh
         time=seconds,
         notes=(*sheet.notes, *filter(None, (why, unknown))),
     )
+    if config is not None:
+        check_complete(config, sheet)
     if config is None:
         unfit = () if limit is None else ("what fits into a memory is known of configurations, not of traces",)
         return replace(sheet, notes=(*sheet.notes, *unfit))
@@ -188,9 +192,28 @@ def completed(sheet: Sheet, asked: PriceRequest, limit: int | None = None) -> Sh
     )
 
 
+def check_complete(config: Frozen, sheet: Sheet) -> None:
+    """Refuses a price that misses parameters of the model: a part of it is not known to `headway.cost.compose`."""
+    if sheet.params == entries_of(config):
+        return
+    known = {_unnumbered(line.path) for line in sheet.operations}
+    model = on_meta(config)
+    names = dict.fromkeys(_unnumbered(name) for name, _ in model.named_parameters())
+    missing = [name for name in names if not {name, name.rpartition(".")[0]} & known]
+    what = f": nothing is known of {', '.join(missing)}" if missing else ""
+    raise ValueError(
+        f"the price of {sheet.name} counts {sheet.params:,} parameters, the model has {entries_of(config):,}{what}; "
+        "headway.cost.trace counts what any module does"
+    )
+
+
+def _unnumbered(path: str) -> str:
+    return ".".join(name for name in path.split(".") if not name.isdigit())
+
+
 def _fits(config: Frozen, setting: Setting, asked: PriceRequest, limit: int) -> Iterator[Fit]:
     """The largest batch and the longest text of a step of training, and of generation (or a pass)."""
-    phases = ("step", "generate" if config.kind_or_name() in WRITERS else "forward")
+    phases = ("step", "generate" if writes(config) else "forward")
     whats = ("batch", "length") if fixed_length(config) is None else ("batch",)
     for phase in phases:
         for what in whats:

@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.config import Frozen
 from headway.cost.compose import price_tree
-from headway.cost.input_lengths import WRITERS
+from headway.cost.input_lengths import writes
 from headway.cost.op_tree import Line, Part, backward, depth, forward, gathered, lines, parameters
 from headway.cost.optimiser import optimiser_cost
 from headway.cost.setting import Setting
@@ -30,7 +30,7 @@ def phases(config: Frozen, setting: Setting, *, new: int = 0, optimiser: str = "
         "backward": backward(taught),
         "step": forward(taught) + backward(taught) + optimiser_cost(optimiser, parameters(taught)),
     }
-    if config.kind_or_name() not in WRITERS:
+    if not writes(config):
         return found
     found["prefill"] = forward(price_tree(config, plain.prefill()))
     found["decode"] = _decoded(config, plain, setting.past or setting.length)

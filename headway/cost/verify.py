@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config.base import sides
 from headway.cost.compose import price_tree
+from headway.cost.input_lengths import writes
 from headway.cost.memory import cache_bytes
 from headway.cost.memory.measured import measured as measured_memory
 from headway.cost.memory.traced import walked
@@ -49,7 +50,9 @@ def real_inputs(config: Any, setting: Setting, *, seed: int = 0) -> tuple[Tensor
         return (torch.randn(batch, config.channels, *sides(config.image), generator=draw).to(dtype),)
     if kind == "vectors":
         return (torch.randn(batch, setting.length, config.width, generator=draw).to(dtype),)
-    return (tokens(setting.length, config.encoder.vocabulary if kind == "sentence" else config.vocabulary),)
+    if kind in ("language", "masked", "sentence"):
+        return (tokens(setting.length, config.encoder.vocabulary if kind == "sentence" else config.vocabulary),)
+    raise ValueError(f"what a {kind} model reads is not known")
 
 
 Found = tuple[str, int | float, int | float, str]
@@ -101,7 +104,7 @@ def _written(model: Any, inputs: tuple[Tensor, ...]) -> Tensor:
 def cache(sheet: Sheet, model: Any, inputs: tuple[Tensor, ...]) -> Iterator[Found]:
     """Bytes of keys and values once the text is read."""
     config, setting = sheet.config, sheet.setting
-    if config is None or config.kind_or_name() not in ("language", "seq2seq"):
+    if config is None or config.kind_or_name() not in ("language", "seq2seq") or not writes(config):
         return
     *source, tokens = inputs
     session = model.session(*source, capacity=setting.length)
@@ -136,7 +139,7 @@ def seconds(sheet: Sheet, model: Any, inputs: tuple[Tensor, ...]) -> Iterator[Fo
         took = _fastest(lambda: model(*inputs))
     promised = predict(lines(price_tree(config, setting)), machine, dtype=setting.dtype).seconds
     yield "forward", promised, took, "seconds"
-    if config.kind_or_name() == "language" and setting.length > ROUNDS:
+    if config.kind_or_name() == "language" and writes(config) and setting.length > ROUNDS:
         session, held = model.session(capacity=setting.length), setting.length - ROUNDS - 1
         session.read(inputs[0][:, :held])
         took = _fastest(lambda: session.read(inputs[0][:, :1]))

@@ -80,5 +80,10 @@ def activation_price(name: str, entries: Number) -> Operation:
     50
     """
     find_activation(name)
+    if name not in FLOPS:
+        raise ValueError(
+            f"the cost of activation {name!r} is not known: known are {', '.join(FLOPS)}; headway.price of the module "
+            "itself traces it"
+        )
     flops = other(FLOPS[name] * entries)
     return Operation("activation", flops, flops + flops, steps=(Each(FLOPS[name]),), reads=entries, writes=entries)

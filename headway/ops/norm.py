@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.config import nearest
 from headway.sizes import Number, Operation, other
 from headway.steps import POSITIONS, WIDTH, Each, Step, Sum
 
@@ -139,6 +140,7 @@ def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ..
     >>> depth_of(norm_steps("layer", 8), TREE), depth_of(norm_steps("rms", 8), TREE)
     (15, 9)
     """
+    _known(kind)
     if kind == "none":
         return ()
     if kind == "rms":
@@ -146,8 +148,17 @@ def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ..
     return (Sum(terms, over), Each(3), Sum(terms, over), Each(6))
 
 
+def _known(kind: str) -> None:
+    if kind not in FLOPS:
+        raise ValueError(
+            f"the cost of norm {kind!r} is not known{nearest(kind, FLOPS)}: known are {', '.join(FLOPS)}; "
+            "headway.price of the module itself traces it"
+        )
+
+
 def norm_price(kind: str, rows: Number, width: Number, *, training: bool = False) -> Operation:
     """The norm of that kind over rows of this width (batch: over the rows while training, by its record in use)."""
+    _known(kind)
     learned, recorded = kind != "none", kind == "batch" and not training
     flops = other((RECORDED if recorded else FLOPS[kind]) * rows * width)
     steps = norm_steps(kind, rows, over=POSITIONS) if kind == "batch" else norm_steps(kind, width)

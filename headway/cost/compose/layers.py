@@ -3,12 +3,13 @@
 Names of parts are those of the modules, so that a line of a price can be found in the model.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
 import torch
 
-from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, PositionBias, StackConfig
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, PositionBias, StackConfig, nearest
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.nn.context import TABLED
@@ -23,6 +24,15 @@ from headway.ops.move import add_price, dropout_price, rotary_price, scale_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, Sizes
 from headway.steps import Each
+
+
+def check_known(what: str, value: str, known: Iterable[str]) -> None:
+    """Refuses a part of a model whose cost nobody wrote down, instead of taking it for another."""
+    if value not in (known := tuple(known)):
+        raise ValueError(
+            f"the cost of {what} {value!r} is not known{nearest(value, known)}: known are {', '.join(known)}; "
+            "headway.price of the module itself traces it"
+        )
 
 
 def entering(block: BlockConfig) -> Number:
@@ -72,8 +82,7 @@ def is_learned(bias: PositionBias | None) -> bool:
 def numbers_of(bias: PositionBias) -> int:
     """Learned numbers for each head: none for ALiBi, one for each bucket, or for each difference -reach … reach."""
     sizes = {"alibi": 0, "relative": getattr(bias, "buckets", 0), "clipped": 2 * getattr(bias, "reach", 0) + 1}
-    if bias.kind not in sizes:
-        raise ValueError(f"the cost of a {bias.kind} bias is not known here")
+    check_known("bias", bias.kind, sizes)
     return sizes[bias.kind]
 
 
@@ -101,6 +110,7 @@ def block_part(
 
 def branch(c: BlockConfig, setting: Setting, name: str, inner: Part, before: Number, after: Number) -> Part:
     """pre: x + f(norm(x)); post: norm(x + f(x)); none: x + f(x); without residual: f(x)."""
+    check_known("order", c.order, ("pre", "post", "none"))
     kind = "none" if c.order == "none" else c.norm
     norm = leaf(
         f"{name}_norm", norm_price(kind, setting.rows, before if c.order == "pre" else after, training=setting.training)
@@ -236,6 +246,8 @@ def _keys(need: CacheNeed, setting: Setting, crossing: bool) -> Number:
     """The source, or what the cache holds and the new tokens; a running total holds none, a window its width."""
     if crossing:
         return setting.source_length
+    if setting.past != 0 and need.kind == "none":
+        raise ValueError(need.why)
     if need.kind == "total":
         return setting.length
     window = need.window if isinstance(setting.past, int) and setting.past else 0

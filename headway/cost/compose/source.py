@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headway.config import BlockConfig, read_spec
 from headway.config.text import RecurrentConfig, Seq2SeqConfig
-from headway.cost.compose.layers import bias_part, block_part, entering, leaving, source_maps, stack_part
+from headway.cost.compose.layers import bias_part, block_part, check_known, entering, leaving, source_maps, stack_part
 from headway.cost.compose.text import dropped, embed
 from headway.cost.op_tree import Part, beside, cut, leaf, series
 from headway.cost.setting import Setting
@@ -92,6 +92,7 @@ def _entrance(
     c: Seq2SeqConfig, block: BlockConfig, setting: Setting, name: str, vocabulary: Number, *, own: bool
 ) -> Part:
     """norm(scale · x + position), each part where the model has it."""
+    check_known("positions", c.positions, ("learned", "sinusoidal", "halves", "none"))
     rows, entries = setting.rows, setting.rows * entering(block)
     words = embed("", vocabulary, entering(block), rows, positions="none", own=own)
     table = None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headway.config import LanguageConfig
 from headway.config.layers import VectorsConfig
 from headway.config.text import MaskedConfig, SentenceConfig
-from headway.cost.compose.layers import entering, leaving, stack_part
+from headway.cost.compose.layers import check_known, entering, leaving, stack_part
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
@@ -36,6 +36,7 @@ def embed(
     own: bool = True,
 ) -> Part:  # fmt: skip
     """tokens[t] + positions[p]; a learned table has `length` rows, sinusoids are made beforehand."""
+    check_known("positions", positions, ("learned", "sinusoidal", "none"))
     words = leaf("tokens", lookup_price(rows, vocabulary, width, own=own))
     if positions == "none":
         return series(name, words)
@@ -142,6 +143,7 @@ def sentence(c: SentenceConfig, setting: Setting) -> Part:
 
 def _pooling(kind: str, rows: Number, width: Number, setting: Setting) -> Operation:
     """Of each text the first vector (no arithmetic), or a sum (a maximum) over its tokens, divided."""
+    check_known("pooling", kind, ("cls", "mean", "max", "mean_sqrt_len"))
     if kind == "cls":
         return Operation("elementwise", reads=setting.batch * width, writes=setting.batch * width)
     divide = () if kind == "max" else (Each(1),)

@@ -6,7 +6,7 @@ from headway.config import FeedForwardConfig
 from headway.config.base import Pair, sides
 from headway.config.layers import AttentionConfig
 from headway.config.vision import DaViTConfig, VisionConfig
-from headway.cost.compose.layers import attention_part, entering, feedforward_part, leaving, stack_part
+from headway.cost.compose.layers import attention_part, check_known, entering, feedforward_part, leaving, stack_part
 from headway.cost.compose.text import dropped
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
@@ -30,9 +30,13 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
         read=batch * c.channels * sides(c.image)[0] * sides(c.image)[1],
     )  # fmt: skip
     # A vector for every token, or half a vector for every row and for every column.
-    table = {"learned": length * entering(block), "learned_grid": sum(c.grid) * (entering(block) // 2)}
+    table = {
+        "learned": length * entering(block), "learned_grid": sum(c.grid) * (entering(block) // 2), "sinusoidal_grid": 0,
+        "none": 0,
+    }  # fmt: skip
+    check_known("positions", c.positions, table)
     added = entries if c.positions == "learned" else batch * c.grid[0] * c.grid[1] * entering(block)
-    positions = add_price(added, weights=table.get(c.positions, 0), kind="embedding")
+    positions = add_price(added, weights=table[c.positions], kind="embedding")
     return series(
         "",
         leaf("patches", patches),
@@ -46,6 +50,7 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
 
 
 def _top(c: VisionConfig, batch: Number, width: Number) -> list[Part | None]:
+    check_known("pooling", c.pooling, ("class", "mean"))
     mean = _mean(batch, c.length - c.extra, width) if c.pooling == "mean" else None
     return [
         mean,

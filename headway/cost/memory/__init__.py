@@ -12,8 +12,8 @@ too. Caches are keys and values, a window of them, running totals, or a source.
 from dataclasses import asdict, dataclass, replace
 
 from headway.config import AttentionConfig, Frozen, LanguageConfig, StackConfig
-from headway.config.kinds import kinds_where
 from headway.config.text import RecurrentConfig, Seq2SeqConfig
+from headway.cost.input_lengths import writes
 from headway.cost.memory.passes import KINDS
 from headway.cost.memory.traced import walked
 from headway.cost.optimiser import entries_of, optimiser_state, update_bytes
@@ -90,9 +90,6 @@ def _writer(config: Frozen) -> StackConfig:
     raise ValueError(f"{config.kind_or_name()} writes no text, and has no cache")
 
 
-WRITERS = kinds_where(lambda config: config.writes)
-
-
 @dataclass(frozen=True)
 class Memory:
     """Bytes. Peaks are of everything that is in use at once, weights and inputs included.
@@ -128,7 +125,7 @@ def memory_of(config: Frozen, setting: Setting, *, optimiser: str = "adamw", new
     again = walked(config, setting, learning=True, forgets=True)
     weights, state = weight_bytes(config, setting), optimiser_state(config, setting, optimiser)
     update = update_bytes(config, setting, optimiser)
-    writes = config.kind_or_name() in WRITERS
+    written = writes(config)
     tokens = setting.length + new
     return Memory(
         weights=weights,
@@ -142,9 +139,9 @@ def memory_of(config: Frozen, setting: Setting, *, optimiser: str = "adamw", new
         peak_forward=weights + still.inputs + still.peak,
         peak_step=weights + state + taught.inputs + max(taught.peak, update),
         peak_step_checkpointed=weights + state + again.inputs + max(again.peak, update),
-        cache_token=token_bytes(config, setting) if writes else 0,
-        cache=cache_bytes(config, setting, tokens, reserved(setting.length, new)) if writes else 0,
-        peak_generate=generate_peak(config, setting, new) if writes else 0,
+        cache_token=token_bytes(config, setting) if written else 0,
+        cache=cache_bytes(config, setting, tokens, reserved(setting.length, new)) if written else 0,
+        peak_generate=generate_peak(config, setting, new) if written else 0,
     )
 
 

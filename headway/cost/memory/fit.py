@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from headway.config import Frozen, nearest
+from headway.config import Frozen, SentenceConfig, nearest
 from headway.config.kinds import kinds_where
-from headway.cost.memory import WRITERS, peak
+from headway.cost.input_lengths import position_rows, why_unwritten
+from headway.cost.memory import peak
 from headway.cost.setting import Setting
 
 PHASES = ("step", "forward", "generate")
@@ -113,17 +114,12 @@ def _sized(setting: Setting, what: str, count: int) -> Setting:
     return replace(plain, batch=count) if what == "batch" else replace(plain, length=count)
 
 
-def _most(config: Any, what: str) -> int:
+def _most(config: Frozen, what: str) -> int:
     """Texts cannot be longer than a table of positions."""
     if what == "batch":
         return MOST
-    kind = config.kind_or_name()
-    if kind == "masked":
-        return config.length
-    if kind == "sentence":
-        return config.limit
-    learned = getattr(config, "positions", None) == "learned"
-    return config.length if learned and config.length is not None else MOST
+    rows = config.limit if isinstance(config, SentenceConfig) else position_rows(config)
+    return MOST if rows is None else rows
 
 
 def _check(config: Frozen, what: str, phase: str) -> None:
@@ -134,5 +130,5 @@ def _check(config: Frozen, what: str, phase: str) -> None:
         raise ValueError(f"there is no phase {phase!r}{nearest(phase, PHASES)}; there are {', '.join(PHASES)}")
     if what == "length" and kind in kinds_where(lambda one: one.reads == "images"):
         raise ValueError(f"a {kind} model's length follows from its image: ask for the largest batch")
-    if phase == "generate" and kind not in WRITERS:
-        raise ValueError(f"a {kind} model writes no text; there are step and forward")
+    if phase == "generate" and (why := why_unwritten(config)):
+        raise ValueError(f"a {kind} model writes no text ({why}); there are step and forward")

@@ -32,8 +32,11 @@ from headway.steps import Number
 
 __all__ = ["LayerReach", "Reach", "argmax_bound", "reach", "summary"]
 
-# What a model's inputs are, where they are not tokens.
-UNITS = {"vision": "patch", "davit": "pixel", "vectors": "vector"}
+# What the inputs of each kind of model are.
+UNITS = {
+    "language": "token", "masked": "token", "sentence": "token", "seq2seq": "token", "recurrent": "token",
+    "vision": "patch", "davit": "pixel", "vectors": "vector",
+}  # fmt: skip
 _PLURALS = {"token": "tokens", "patch": "patches", "pixel": "pixels", "vector": "vectors"}
 
 
@@ -100,11 +103,13 @@ def reach(
     try:
         return summary(config, layers_of(config, texts), bound)
     except TooLong as error:
-        return Reach((), bound, None, UNITS.get(config.kind_or_name(), "token"), (str(error),))
+        return Reach((), bound, None, UNITS[config.kind_or_name()], (str(error),))
 
 
 def texts_of(config: Frozen, length: Number | None, source: Number | None, mask: Mask | None) -> Texts:
-    """What is asked about, or a refusal of sizes that cannot be counted."""
+    """What is asked about, or a refusal of models that are not known and sizes that cannot be counted."""
+    if config.kind_or_name() not in UNITS:
+        raise ValueError(f"the reach of a {config.kind_or_name()} model is not known: known are {', '.join(UNITS)}")
     size = _length(config, length)
     other = size if source is None else source
     for name, value in (("length", size), ("source", other)):
@@ -128,7 +133,7 @@ def _length(config: Frozen, length: Number | None) -> Number:
 def summary(config: Frozen, layers: Sequence[Layer], bound: int | None) -> Reach:
     """The numbers of sets, however they were found."""
     found = tuple(_summed(layer) for layer in layers)
-    return Reach(found, bound, _full_from(found), UNITS.get(config.kind_or_name(), "token"))
+    return Reach(found, bound, _full_from(found), UNITS[config.kind_or_name()])
 
 
 def _summed(layer: Layer) -> LayerReach:

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from headway.config import (
     AttentionConfig,
     BlockConfig,
+    DaViTConfig,
     Frozen,
+    RecurrentConfig,
     SentenceConfig,
     Seq2SeqConfig,
     StackConfig,
@@ -136,7 +138,11 @@ def bound_of(config: Frozen, length: int, source: int) -> int | None:
         return bound_of(config.encoder, length, source)
     if len(stacks := stacks_of(config)) == 1:
         return _stack_bound(*stacks.values(), length)
-    return _joint_bound(config, length, source) if isinstance(config, Seq2SeqConfig) else None
+    if isinstance(config, Seq2SeqConfig):
+        return _joint_bound(config, length, source)
+    if isinstance(config, DaViTConfig | RecurrentConfig):
+        return None
+    raise ValueError(f"the argmax bound of a {config.kind_or_name()} model is not known")
 
 
 def _stack_bound(config: StackConfig, length: int) -> int | None:
