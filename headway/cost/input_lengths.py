@@ -156,7 +156,7 @@ def _check_counts(config: Frozen, asked: PriceRequest) -> None:
         raise ValueError(f"a mask is one of headway's (headway.window(4), headway.allowed(table)), not a {what}")
     if asked.inputs is not None:
         raise ValueError("a model of ours knows what it reads: leave `inputs` out, and give batch and length")
-    if (asked.source or asked.source_lengths) and kind not in kinds_where(lambda one: one.reads == "source"):
+    if (asked.source or asked.source_lengths) and not _reads_source(config):
         raise ValueError(f"a {kind} model reads no source: leave its length out")
     if asked.lengths is not None and fixed_length(config) is not None:
         raise ValueError(f"rows of a {kind} model are never padded: leave their lengths out")
@@ -165,6 +165,10 @@ def _check_counts(config: Frozen, asked: PriceRequest) -> None:
             check_positive(**{name: count})
         if count and (why := why_unwritten(config)):
             raise ValueError(f"{why}: leave `{name}` out")
+
+
+def _reads_source(config: Frozen) -> bool:
+    return isinstance(config, ModelConfig) and config.reads == "source"
 
 
 MOST = 10**8  # tokens: positions of more would have to be written down to count the pairs of a mask

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from headway.config import BlockConfig, DaViTConfig, Frozen
-from headway.config.kinds import kinds_where
 from headway.cost.compose import price_tree
 from headway.cost.input_lengths import fixed_length
 from headway.cost.op_tree import Part, depth, forward, parameters
@@ -126,9 +125,6 @@ def _logarithm(expression: Any) -> Any:
 def _wrapped(expression: Any, numbers: Mapping[str, int]) -> str:
     text = _sum(expression, numbers)
     return f"({text})" if expression.is_Add or expression.is_Mul else text
-
-
-SOURCES = kinds_where(lambda config: config.reads == "source")
 
 
 def formulas(config: Frozen, *, source: bool = False) -> dict[str, Any]:
