@@ -72,9 +72,19 @@ class Format:
     csv: Flag = False
     "Comma-separated values, numbers in full."
     latex: Flag = False
-    "Tables of LaTeX, with booktabs."
+    "One compact table of LaTeX for a paper, with booktabs; all tables with --full."
     markdown: Flag = False
-    "Tables of Markdown."
+    "One compact table of Markdown; all tables with --full."
+    full: Flag = False
+    "With --latex and --markdown: every table of the report, in all digits."
+    rows: str | None = None
+    "Rows of the compact table, for example params,flops,memory; a wrong name lists them all."
+    names: Annotated[list[str] | None, Parameter(name="--as", negative="")] = None
+    'Name of a target in the tables, in the order of the targets: --as "Ours" --as "GPT-2".'
+    label: str = "tab:cost"
+    "Label of the compact table in LaTeX."
+    transpose: Flag = False
+    "Models down and quantities across in the compact table."
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
     "Write into this file instead of stdout."
 
@@ -98,6 +108,7 @@ def cost(
 
         headway cost gpt2 --length 1024
         headway cost gpt2 gpt2-medium llama3-8b --length 512
+        headway cost my_package:model gpt2 --latex --as Ours --as GPT-2
         headway cost llama3-70b --formula
         headway cost gpt2 --sweep length=128..1024 --plot gpt2.png
         headway cost my-model --batch 8 --memory 8G --json
@@ -114,11 +125,12 @@ def cost(
 
     kind = chosen(json=format.json, csv=format.csv, latex=format.latex, markdown=format.markdown)
     mode = _mode(view, targets)
+    _check_table(format, mode, kind, targets)
     writable(format.output)
     # torch takes seconds to import, and --help must not wait for it
     from headway.cli import cost_views
 
-    job = cost_views.Job(targets, _given(size, mode), mode, view, kind, format.output, size.memory)
+    job = cost_views.Job(targets, _given(size, mode), mode, view, kind, format, size.memory)
     return cost_views.run(job)
 
 
@@ -137,6 +149,16 @@ def _mode(view: View, targets: tuple[str, ...]) -> str:
     if not targets:
         raise ValueError("a price needs a target: headway cost gpt2, for example; `headway info` lists the presets")
     return mode
+
+
+def _check_table(format: Format, mode: str, kind: str, targets: tuple[str, ...]) -> None:
+    """Refuse what belongs to the compact table where there is none."""
+    if len(format.names or ()) > len(targets):
+        raise ValueError(f"--as names the targets in their order: {len(format.names or ())} names for {len(targets)}")
+    if format.full and format.rows is not None:
+        raise ValueError("--rows chooses rows of the compact table, and --full prints all tables: leave one out")
+    if format.rows is not None and (mode != "report" or kind in ("json", "csv")):
+        raise ValueError("--rows is for the compact table of a report, in the terminal, --latex or --markdown")
 
 
 def _given(size: Size, mode: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The views of `headway cost`: each makes tables, and one place prints them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,15 @@ from headway.cost.sheet import Sheet
 from headway.cost.show.compare import compare, listed, whole_report
 from headway.cost.show.explain import explain_table, explain_text
 from headway.cost.show.formula import formula_record, formula_table, remarks
+from headway.cost.show.paper_table import paper_table, read_rows
 from headway.cost.show.record import as_json
 from headway.cost.show.report import sentences, title, units
 from headway.cost.show.sweep import read_sweep, sweep_record, sweep_table, swept
-from headway.render.formats import TEXT, formatted
+from headway.render.formats import LATEX, MARKDOWN, TEXT, formatted
 from headway.render.table import Table
 
 if TYPE_CHECKING:
-    from headway.cli.cost import View
+    from headway.cli.cost import Format, View
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,18 @@ class Job:
     mode: str
     view: "View"
     kind: str
-    output: Path | None
+    format: "Format"
     memory: str | None
+
+    @property
+    def output(self) -> Path | None:
+        return self.format.output
+
+    @property
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Targets, and what tables call them."""
+        names = self.format.names or []
+        return zip(self.targets, (*names, *self.targets[len(names) :]), strict=True)
 
 
 def run(job: Job) -> int:
@@ -43,8 +54,12 @@ def run(job: Job) -> int:
 
 
 def _report(job: Job) -> int:
-    sheets = [price(target, **job.given, memory=job.memory, name=target) for target in job.targets]
-    if len(sheets) == 1:
+    rows = read_rows(job.format.rows)
+    sheets = [price(target, **job.given, memory=job.memory, name=name) for target, name in job.named]
+    if job.format.rows is not None or (job.kind in (LATEX, MARKDOWN) and not job.format.full):
+        made = paper_table(sheets, rows, label=job.format.label, transpose=job.format.transpose)
+        _print(job, "", [made], made, None)
+    elif len(sheets) == 1:
         sheet = sheets[0]
         _print(job, title(sheet), whole_report(sheet), listed(sheets), as_json(sheet), sentences(sheet))
     else:
@@ -61,7 +76,7 @@ def _units(job: Job) -> int:
 
 
 def _formula(job: Job) -> int:
-    sheets = [drafted(target, PriceRequest(**job.given), name=target) for target in job.targets]
+    sheets = [drafted(target, PriceRequest(**job.given), name=name) for target, name in job.named]
     tables = [formula_table(sheet) for sheet in sheets]
     records = [formula_record(sheet) for sheet in sheets]
     flat = _flat([sheet.name for sheet in sheets], tables)
@@ -71,7 +86,7 @@ def _formula(job: Job) -> int:
 
 
 def _explain(job: Job) -> int:
-    sheets = [drafted(target, PriceRequest(**job.given), name=target) for target in job.targets]
+    sheets = [drafted(target, PriceRequest(**job.given), name=name) for target, name in job.named]
     if job.kind == TEXT:
         put("\n".join(f"{title(sheet)}\n\n{explain_text(sheet)}" for sheet in sheets), job.output)
         return 0
@@ -90,7 +105,7 @@ def _sweep(job: Job) -> int:
         drawing.require(job.view.plot)
         if len(job.targets) > 1:
             raise ValueError("--plot draws one model: name one target")
-    found = [swept(sweep, target, PriceRequest(**job.given), name=target) for target in job.targets]
+    found = [swept(sweep, target, PriceRequest(**job.given), name=name) for target, name in job.named]
     tables = [sweep_table(sweep, sheets) for sheets in found]
     records = [one for sheets in found for one in sweep_record(sweep, sheets)]
     _print(job, "", tables, _flat([sheets[0].name for sheets in found], tables), records)
@@ -105,9 +120,9 @@ def _verify(job: Job) -> int:
     from headway.cost.show.report import check_room, mistaken, verified_record, verified_table
     from headway.cost.verify import verify
 
-    for target in job.targets:
-        check_room(drafted(target, PriceRequest(**job.given), name=target))
-    sheets = [price(target, **job.given, name=target) for target in job.targets]
+    for target, name in job.named:
+        check_room(drafted(target, PriceRequest(**job.given), name=name))
+    sheets = [price(target, **job.given, name=name) for target, name in job.named]
     checks = [list(verify(sheet)) for sheet in sheets]
     tables = [verified_table(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
     records = [verified_record(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]

@@ -19,7 +19,7 @@ from headway.config import (
     VisionConfig,
     nearest,
 )
-from headway.config.base import ModelConfig
+from headway.config.base import ModelConfig, sides
 from headway.config.layers import stacks_of
 from headway.cost.setting import BYTES, Setting
 from headway.ops.attention import record_of
@@ -72,7 +72,9 @@ def default_length(config: Frozen) -> int:
         return config.length or UNLIMITED
     if isinstance(config, RecurrentConfig):
         return RECURRENT
-    raise ValueError(f"how many positions a {config.kind_or_name()} model reads is not known: give a length")
+    raise ValueError(
+        f"{config.kind_or_name()} configures no model with a price: how many positions it reads is not known"
+    )
 
 
 def fixed_length(config: Frozen) -> int | None:
@@ -144,6 +146,7 @@ class PriceRequest:
         return Setting(
             batch=self.batch, length=length, source=self.source, past=_held(config, length, self.past),
             lengths=_tuple(self.lengths), source_lengths=_tuple(self.source_lengths), mask=self.mask, dtype=self.dtype,
+            image=sides(config.image) if isinstance(config, VisionConfig | DaViTConfig) else None,
         )  # fmt: skip
 
 

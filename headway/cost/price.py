@@ -7,12 +7,12 @@ A configuration is priced by composing the costs of its operations, anybody else
 (124439808, 291648307200)
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from headway.config import Extent, Frozen
 from headway.cost.input_lengths import (
@@ -28,12 +28,13 @@ from headway.cost.input_lengths import (
 from headway.cost.limits import limits, times
 from headway.cost.memory import memory_of
 from headway.cost.memory.fit import Fit, largest, read_bytes
-from headway.cost.optimiser import entries_of, optimiser_cost
+from headway.cost.optimiser import WIDE, entries_of, optimiser_bytes, optimiser_cost
 from headway.cost.reach import reach
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet, phases, sheet_of
 from headway.cost.time.machine import stored
 from headway.cost.trace import Bytes, Trace, inputs_for, merged, trace
+from headway.cost.trace.call import tensors_in
 from headway.hub.target import Function, made_by, resolve
 from headway.models import on_meta
 from headway.ops.mask import Mask
@@ -42,49 +43,67 @@ from headway.sizes import Cost
 
 @dataclass(frozen=True)
 class TracedMemory:
-    """Bytes of live tensors, as the trace met them; parameters apart."""
+    """Bytes, as `headway.cost.memory.Memory` counts them: peaks are of everything that is in use at once.
+
+    weights: buffers included. A module that learns nothing has no gradients, and no peak of a step.
+    """
 
     weights: int
-    bytes: Bytes
+    gradients: int
+    optimiser: int
+    inputs: int
+    saved: int
+    peak_forward: int
+    peak_step: int
+    aside: int = 0
 
-    @property
-    def peak_forward(self) -> int | None:
-        """With the weights."""
-        return None if self.bytes.forward_peak is None else self.weights + self.bytes.forward_peak
-
-    @property
-    def peak_step(self) -> int | None:
-        """With the weights, without the state of an optimiser."""
-        return None if self.bytes.step_peak is None else self.weights + self.bytes.step_peak
-
-    def as_json(self) -> dict[str, Any]:
-        peaks = {"peak_forward": self.peak_forward, "peak_step": self.peak_step}
-        return {"weights": self.weights, "saved": self.bytes.saved, **peaks}
-
-    def rows(self) -> list[tuple[str, int]]:
-        """What is known, in words."""
-        found = {"weights and buffers": self.weights, "activations saved for the way back": self.bytes.saved,
-                 "peak of a forward pass": self.peak_forward,
-                 "peak of a forward and backward pass": self.peak_step}  # fmt: skip
-        return [(name, value) for name, value in found.items() if value is not None]
+    def as_json(self) -> dict[str, int]:
+        return asdict(self)
 
 
 def module_sheet(model: nn.Module, name: str, asked: PriceRequest) -> Sheet:
     """The sheet of a module that is not ours: forward and backward as they ran on shapes alone."""
     _check(name, asked)
     size = RECURRENT if asked.length is None else asked.length
-    given, keywords = inputs_for(model, asked.batch, size, asked.source, shape=asked.inputs)
+    given, keywords = inputs_for(model, asked.batch, size, asked.source, shape=asked.inputs, image=asked.image)
+    tensors = tensors_in([given, keywords])
+    image = next((tuple(one.shape[-2:]) for one in tensors if one.dim() == 4), None)
     found = _traced(model, given, keywords)
+    setting = Setting(batch=asked.batch, length=size, source=asked.source, dtype=asked.dtype)
+    if image is not None:
+        setting = replace(setting, image=image, length=0 if len(tensors) == 1 else size)
     return Sheet(
         name=name,
-        setting=Setting(batch=asked.batch, length=size, source=asked.source, dtype=asked.dtype),
+        setting=setting,
         operations=tuple(merged(found.lines)),
         parameters=dict(found.parameters.kinds),
         phases=_phases(found, asked.optimiser),
         depth=dict(found.depth),
-        memory=None if found.memory is None else TracedMemory(_weights(model), found.memory),
-        notes=(*found.notes, *_unseen(found)),
+        memory=None if found.memory is None else _memory(model, tensors, found.memory, asked.optimiser),
+        notes=(*found.notes, *_unseen(found), *_assumed(image, asked)),
     )
+
+
+def _memory(model: nn.Module, inputs: list[Tensor], found: Bytes, optimiser: str) -> TracedMemory:
+    """Live tensors as the trace met them; with weights, inputs and the state of the optimiser beside them."""
+    weights, given = _size((*model.parameters(), *model.buffers())), _size(inputs)
+    learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    copies = sum(WIDE * one.numel() for one in learnt if one.element_size() < WIDE)
+    state = copies + optimiser_bytes(optimiser, sum(one.numel() for one in learnt))
+    step = 0 if found.step_peak is None else weights + given + state + found.step_peak
+    return TracedMemory(
+        weights, _size(learnt), state, given, found.saved or 0, weights + given + (found.forward_peak or 0), step
+    )
+
+
+def _size(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _assumed(image: tuple[int, ...] | None, asked: PriceRequest) -> list[str]:
+    if image is None or asked.image is not None or asked.inputs is not None:
+        return []
+    return [f"priced at images of {image[0]} x {image[1]} pixels: --image says another size"]
 
 
 def _unseen(found: Trace) -> list[str]:
@@ -98,7 +117,7 @@ def _unseen(found: Trace) -> list[str]:
 def _check(name: str, asked: PriceRequest) -> None:
     """A trace knows the sizes that it is given, and nothing of caches, paddings and masks."""
     check_positive(batch=asked.batch, length=asked.length, source=asked.source)
-    for key in ("past", "new", "lengths", "source_lengths", "image", "mask"):
+    for key in ("past", "new", "lengths", "source_lengths", "mask"):
         if getattr(asked, key) is not None:
             raise ValueError(f"{name} is a module of its own, priced by tracing it: leave {key!r} out")
 
@@ -107,11 +126,6 @@ def _traced(model: nn.Module, given: tuple[Any, ...], keywords: dict[str, Any]) 
     """With gradients where something learns."""
     learns = any(parameter.requires_grad for parameter in model.parameters())
     return trace(model, *given, backward=learns, **keywords)
-
-
-def _weights(model: nn.Module) -> int:
-    """Bytes of parameters and buffers, a shared one once."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in (*model.parameters(), *model.buffers()))
 
 
 def _phases(found: Trace, optimiser: str) -> dict[str, Cost]:

@@ -20,6 +20,7 @@ class Setting:
     """B rows of L tokens; `source` tokens for a model that reads one; `past` tokens held in a cache before these.
 
     lengths: the real lengths of the rows, where they are padded (on the right); the same for the source.
+    image: rows and columns of a picture's pixels, of a model that reads pictures.
     mask: any further rule between the positions of the text (a window, segments).
     training: with dropout, and gradients wanted. logits: how many positions of each row are asked for the vocabulary
     (None: all; prefill and decoding ask the last alone). prepared: the source is read already (decoding). session:
@@ -32,6 +33,7 @@ class Setting:
     past: Number = 0
     lengths: tuple[int, ...] | None = None
     source_lengths: tuple[int, ...] | None = None
+    image: tuple[int, int] | None = None
     mask: Mask | None = None
     training: bool = False
     logits: Number | None = None

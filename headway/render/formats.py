@@ -71,6 +71,7 @@ def _latex(one: Table) -> str:
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{latex_escaped(one.title)}}}",
+        *([rf"\label{{{one.label}}}"] if one.label else []),
         rf"\begin{{tabular}}{{{aligned}}}",
     ]
     body = [r"\toprule", _latex_row(one.columns), r"\midrule", *rows, r"\bottomrule"]

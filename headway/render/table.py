@@ -32,12 +32,13 @@ Cell = int | float | str | Amount | None
 
 @dataclass(frozen=True)
 class Table:
-    """A title, heads of columns, rows of cells; `total`: the last row sums up the others."""
+    """A title, heads of columns, rows of cells; `total`: the last row sums up the others; `label` is LaTeX's."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     total: bool = False
+    label: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jaxtyping
 import pytest
+from torch import nn
 
 import headway
 from headway.cli import main
@@ -103,10 +104,70 @@ def test_verified(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_into_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     place = tmp_path / "cost.tex"
-    assert shown("bare-block", "--latex", "-o", str(place), capsys=capsys) == ""
+    assert shown("bare-block", "--latex", "--full", "-o", str(place), capsys=capsys) == ""
     assert place.read_text().count(r"\begin{tabular}") >= 5
     assert shown("bare-block", "--explain", "-o", str(place), capsys=capsys) == ""
     assert place.read_text().startswith("bare-block: vectors")
+
+
+def test_one_table_for_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("bare-block", HERE, "--length", "5", "--as", "Ours", "--rows", "params,flops,memory")
+    found = shown(*given, "--latex", "--label", "tab:ours", capsys=capsys)
+    assert (found.count(r"\begin{table}"), found.count(r"\label{tab:ours}")) == (1, 1)
+    rows = [line for line in found.splitlines() if line.endswith(r"\\")]
+    assert rows[0].startswith(r" & Ours & tests.cli.test\_cost:made")
+    assert [line.split(" & ")[0] for line in rows[1:]] == [
+        "parameters (k)", "FLOPs, forward (k)", "peak memory, training step (kB)",
+    ]  # fmt: skip
+    flops = [drafted(target, PriceRequest(length=5)).flops / 1e3 for target in ("bare-block", GPT)]
+    assert rows[2] == f"FLOPs, forward (k) & {flops[0]:,.1f} & {flops[1]:,.1f} \\\\"
+    table = shown(*given, "--markdown", "--transpose", capsys=capsys)
+    assert table.count("| --- |") == 1
+    assert "| Ours | " in table
+    assert "batch 1, length 5, float32" in table
+    assert "parameters (k)" in shown(*given, capsys=capsys)
+
+
+def test_the_default_rows_and_all_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    short = shown("bare-block", "eecs-layer", "--length", "5", "--markdown", capsys=capsys)
+    assert short.count("### ") == 1
+    assert all(words in short for words in ("parameters", "FLOPs, training step", "peak memory, forward"))
+    assert shown("bare-block", "eecs-layer", "--length", "5", "--markdown", "--full", capsys=capsys).count("### ") >= 5
+
+
+def picture() -> nn.Module:
+    return nn.Conv2d(3, 5, 3)
+
+
+def test_images_state_the_size_they_were_priced_at(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", f"{__name__}:picture"]) == 0
+    found = capsys.readouterr()
+    assert found.out.startswith(f"{__name__}:picture: a module, batch 1, image 224 x 224, float32")
+    assert "priced at images of 224 x 224 pixels: --image says another size" in found.err
+    record = json.loads(shown(f"{__name__}:picture", "--image", "32", "--json", capsys=capsys))
+    assert (record["setting"]["image"], record["setting"]["length"]) == ([32, 32], None)
+    assert record["macs"] == 30 * 30 * 5 * 3 * 9
+    both = shown(f"{__name__}:picture", "vit-b16", "--image", "32x48", "--markdown", capsys=capsys)
+    assert "image 32 x 48, float32" in both
+    assert "image 32 x 48 (7 positions), float32" in both
+    assert main(["cost", f"{__name__}:vectors", "--image", "32"]) == 2
+    assert "Linear reads no images" in capsys.readouterr().err
+
+
+def vectors() -> nn.Module:
+    return nn.Linear(3, 5)
+
+
+def test_own_and_traced_models_have_the_same_rows_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    own, traced = json.loads(shown("bare-block", f"{__name__}:vectors", "--length", "5", "--json", capsys=capsys))
+    assert set(traced["memory"]) <= set(own["memory"])
+    found = traced["memory"]
+    assert (found["weights"], found["gradients"], found["optimiser"], found["inputs"]) == (80, 80, 160, 60)
+    assert found["peak_forward"] == 80 + 60 + 4 * 5 * 5
+    assert found["peak_step"] >= 80 + 60 + 160 + 80
+    rows = list(csv.DictReader(io.StringIO(shown("bare-block", f"{__name__}:vectors", "--csv", capsys=capsys))))
+    lacking = [row["quantity"] for row in rows if row["unit"] == "bytes" and not row[f"{__name__}:vectors"]]
+    assert not [name for name in lacking if "checkpointing" not in name and name != "output of a forward pass"]
 
 
 def test_from_disk_and_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -147,6 +208,10 @@ def test_from_disk_and_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         (["llama3-70b", "--verify"], "would take about"),
         (["gpt2", "-o", "/no/where/cost.txt"], "does not exist"),
         (["gpt2", "-o", "/"], "is a directory"),
+        (["gpt2", "--rows", "flop"], "there is no row 'flop' (did you mean flops?)"),
+        (["gpt2", "--rows", "params", "--full", "--latex"], "leave one out"),
+        (["gpt2", "--rows", "params", "--json"], "--rows is for the compact table"),
+        (["gpt2", "--as", "a", "--as", "b"], "2 names for 1"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def test_a_part_of_a_block_without_a_price_is_named(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Block, "__init__", with_gate)
     config = LanguageConfig(
-        stack=StackConfig(block=BlockConfig(attention=AttentionConfig(width=26)), layers=2), vocabulary=31
+        stack=StackConfig(block=BlockConfig(attention=AttentionConfig(width=26)), layers=2), vocabulary=31, length=29
     )
     with pytest.raises(ValueError, match=r"nothing is known of stack\.blocks\.gate"):
         price(config, length=5)
@@ -106,7 +106,7 @@ def test_a_part_of_a_block_without_a_price_is_named(monkeypatch: pytest.MonkeyPa
 def channels() -> LanguageConfig:
     """A model whose attention cannot be read token by token."""
     attention = AttentionConfig(width=12, heads=3, causal=False, mechanism={"kind": "channel"})
-    return LanguageConfig(stack=StackConfig(block=BlockConfig(attention=attention), layers=2), vocabulary=31)
+    return LanguageConfig(stack=StackConfig(block=BlockConfig(attention=attention), layers=2), vocabulary=31, length=29)
 
 
 def test_no_decoding_is_priced_where_no_cache_serves_the_mechanism() -> None:

@@ -109,7 +109,9 @@ def reach(
 def texts_of(config: Frozen, length: Number | None, source: Number | None, mask: Mask | None) -> Texts:
     """What is asked about, or a refusal of models that are not known and sizes that cannot be counted."""
     if config.kind_or_name() not in UNITS:
-        raise ValueError(f"the reach of a {config.kind_or_name()} model is not known: known are {', '.join(UNITS)}")
+        raise ValueError(
+            f"{config.kind_or_name()} configures no model whose reach is known: there are {', '.join(UNITS)}"
+        )
     size = _length(config, length)
     other = size if source is None else source
     for name, value in (("length", size), ("source", other)):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from headway.cost.sheet import Sheet
+from headway.cost.show.paper_table import model_names
 from headway.cost.show.report import PHASE_NAMES, amounts, merged, report, things
 from headway.render.table import BYTES, SECONDS, Amount, Cell, Table, share
 
@@ -14,14 +15,14 @@ def compare(sheets: Sequence[Sheet]) -> list[Table]:
     """The same quantities of several models, in the sections of a report; a dash where a model has none."""
     found = [sections(sheet) for sheet in sheets]
     names = list(dict.fromkeys(name for one in found for name in one))
-    titles = _titles(sheets)
+    titles = model_names(sheets)
     return [_table(name, titles, [one.get(name, {}) for one in found]) for name in names]
 
 
 def listed(sheets: Sequence[Sheet]) -> Table:
     """All sections and operations in one table, for a spreadsheet."""
     found = [{**_flat(sections(sheet)), **_operations(sheet)} for sheet in sheets]
-    return _table("", _titles(sheets), found)
+    return _table("", model_names(sheets), found)
 
 
 def whole_report(sheet: Sheet) -> list[Table]:
@@ -75,7 +76,9 @@ def _setting(sheet: Sheet) -> Section:
     writes = "decode" in sheet.phases
     return {
         ("batch", "rows"): at.batch,
-        ("length", "positions"): at.length,
+        ("image", "rows of pixels"): None if at.image is None else at.image[0],
+        ("image", "columns of pixels"): None if at.image is None else at.image[1],
+        ("length", "positions"): at.length or None,
         ("source", "positions"): at.source,
         ("in the cache of a decoding step", "positions"): at.past if writes else None,
     }
@@ -102,13 +105,6 @@ def _operations(sheet: Sheet) -> Section:
         rows[f"operation {line.path}", "dense FLOPs"] = line.runs * line.operation.forward.flops
         rows[f"operation {line.path}", "other FLOPs"] = line.runs * line.operation.forward.other
     return rows
-
-
-def _titles(sheets: Sequence[Sheet]) -> list[str]:
-    """Names of columns; a name that stands twice gets a number."""
-    names = [sheet.name for sheet in sheets]
-    return [f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name
-            for place, name in enumerate(names)]  # fmt: skip
 
 
 def _table(title: str, names: Sequence[str], found: Sequence[Section]) -> Table:

@@ -72,7 +72,8 @@ def _line(line: Line) -> dict[str, Any]:
 def _setting(setting: Setting) -> dict[str, Any]:
     return {
         "batch": setting.batch,
-        "length": setting.length,
+        "length": setting.length or None,
+        "image": None if setting.image is None else list(setting.image),
         "source": setting.source,
         "past": setting.past,
         "lengths": _listed(setting.lengths),

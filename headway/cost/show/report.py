@@ -11,8 +11,6 @@ from typing import Any
 from headway.cost.memory import Memory
 from headway.cost.op_tree import Line
 from headway.cost.optimiser import FLOPS as OPTIMISERS
-from headway.cost.price import TracedMemory
-from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet
 from headway.cost.verify import Check
 from headway.ops.activation import FLOPS as CURVES
@@ -26,22 +24,26 @@ from headway.steps import COUNTINGS, SERIAL, SUMS, TREE, Each, Product, Step, Su
 
 def amounts(sheet: Sheet) -> dict[str, int]:
     """Bytes by what they are for, in the order of a report; nothing that a model does not have."""
-    if isinstance(sheet.memory, TracedMemory):
-        return dict(sheet.memory.rows())
-    return _all(sheet.memory) if isinstance(sheet.memory, Memory) else {}
-
-
-def _all(memory: Memory) -> dict[str, int]:
-    found = {
+    memory = sheet.memory
+    if memory is None:
+        return {}
+    known = {
         "weights": memory.weights,
         "gradients": memory.gradients,
         "optimiser state": memory.optimiser,
         "activations saved for the way back": memory.saved + memory.aside,
-        "the same with checkpointing": memory.saved_checkpointed,
-        "output of a forward pass": memory.logits,
         "peak of a forward pass": memory.peak_forward,
         "peak of a training step": memory.peak_step,
-        "the same step with checkpointing": memory.peak_step_checkpointed,
+    }
+    return known | _more(memory) if isinstance(memory, Memory) else known
+
+
+def _more(memory: Memory) -> dict[str, int]:
+    """What is known of configurations alone."""
+    found = {
+        "activations saved with checkpointing": memory.saved_checkpointed,
+        "output of a forward pass": memory.logits,
+        "peak of a training step with checkpointing": memory.peak_step_checkpointed,
     }
     written = {
         "key/value cache of one token": memory.cache_token,
@@ -76,15 +78,15 @@ COUNTS = ("dense MACs", "dense FLOPs", "useful FLOPs", "executed FLOPs", "other 
 def title(sheet: Sheet) -> str:
     """The model and the size it was priced at, in one line."""
     kind = "a module" if sheet.config is None else sheet.config.kind_or_name()
-    return f"{sheet.name}: {kind}, {sizes(sheet.setting)}"
+    return f"{sheet.name}: {kind}, {sizes(sheet)}"
 
 
-def sizes(setting: Setting) -> str:
-    """The size that was asked for.
-
-    >>> sizes(Setting(batch=2, length=1024))
-    'batch 2, length 1,024, float32'
-    """
+def sizes(sheet: Sheet) -> str:
+    """The size that a model was priced at; of pictures their pixels, and the positions they become."""
+    setting = sheet.setting
+    if setting.image is not None:
+        positions = f" ({setting.length:,} positions)" if setting.length else ""
+        return f"batch {setting.batch:,}, image {setting.image[0]} x {setting.image[1]}{positions}, {setting.dtype}"
     source = "" if setting.source is None else f", source {setting.source:,}"
     padded = "" if setting.lengths is None else f" (rows of {', '.join(map(str, setting.lengths))})"
     return f"batch {setting.batch:,}, length {setting.length:,}{padded}{source}, {setting.dtype}"

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from headway.config import Extent
 from headway.config.base import ModelConfig
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
@@ -18,7 +19,13 @@ IMAGE = 224  # pixels a side, where nothing says
 
 
 def inputs_for(
-    module: nn.Module, batch: int, length: int, source: int | None = None, *, shape: str | None = None
+    module: nn.Module,
+    batch: int,
+    length: int,
+    source: int | None = None,
+    *,
+    shape: str | None = None,
+    image: Extent | None = None,
 ) -> Inputs:
     """(inputs, keywords) on the meta device: as asked, as its configuration says, or as its first layer takes them.
 
@@ -27,6 +34,8 @@ def inputs_for(
     """
     if min(batch, length, 1 if source is None else source) < 1:
         raise ValueError(f"a batch of {batch} with length {length} and source {source} cannot exist: sizes start at 1")
+    if image is not None:
+        return _pictured(module, inputs_for(module, batch, length, source, shape=shape), image)
     if shape is not None:
         return tuple(described(one, batch, length) for one in shape.split("+")), {}
     if isinstance(module, nn.Transformer | nn.MultiheadAttention):
@@ -38,6 +47,21 @@ def inputs_for(
     elif getattr(module, "main_input_name", None) is not None and config is not None:
         found = _configured(module, config, batch, length, source)
     return found or _by_layers(module, batch, length)
+
+
+def _pictured(module: nn.Module, found: Inputs, image: Extent) -> Inputs:
+    """The same inputs, their images of another size."""
+    size = _square(image)
+    if min(size) < 1:
+        raise ValueError(f"an image has at least one pixel a side, not {image}")
+
+    def other(tensor: Tensor) -> Tensor:
+        return _floats(*tensor.shape[:2], *size) if tensor.dim() == 4 else tensor
+
+    given, keywords = tuple(map(other, found[0])), {name: other(one) for name, one in found[1].items()}
+    if all(one.dim() != 4 for one in (*given, *keywords.values())):
+        raise ValueError(f"{type(module).__name__} reads no images: leave the size of an image out")
+    return given, keywords
 
 
 def described(shape: str, batch: int, length: int) -> Tensor:
