@@ -1,12 +1,13 @@
 """What a price does not know it refuses by name: it never takes it for something else."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 from torch import nn
 
 from headway.app.step_cost import step_price
-from headway.config import AttentionConfig, BlockConfig, Frozen, LanguageConfig, StackConfig
+from headway.config import AttentionConfig, BlockConfig, Frozen, LanguageConfig, Spec, StackConfig
 from headway.cost.compose import price_tree
 from headway.cost.input_lengths import PriceRequest, default_length
 from headway.cost.memory import memory_of
@@ -18,6 +19,7 @@ from headway.cost.setting import Setting
 from headway.cost.verify import real_inputs
 from headway.nn.block import Block
 from headway.ops import activation
+from headway.ops.attention import MECHANISMS
 from headway.ops.norm import norm_price, norm_steps
 from headway.sizes import Operation
 from tests.cost.tiny import MODELS
@@ -97,29 +99,40 @@ def test_a_part_of_a_block_without_a_price_is_named(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Block, "__init__", with_gate)
     config = LanguageConfig(
-        stack=StackConfig(block=BlockConfig(attention=AttentionConfig(width=26)), layers=2), vocabulary=31, length=29
+        stack=StackConfig(block=BlockConfig(attention=AttentionConfig(width=26, causal=True)), layers=2),
+        vocabulary=31,
+        length=29,
     )
     with pytest.raises(ValueError, match=r"nothing is known of stack\.blocks\.gate"):
         price(config, length=5)
 
 
-def channels() -> LanguageConfig:
+class Unread(Spec):
+    """A mechanism whose author says nothing about a cache."""
+
+    kind: Literal["tests.cost.test_unknown:UNREAD"] = "tests.cost.test_unknown:UNREAD"
+
+
+UNREAD = replace(MECHANISMS["softmax"], name="unread", spec=Unread, cache=None)
+
+
+def unread() -> LanguageConfig:
     """A model whose attention cannot be read token by token."""
-    attention = AttentionConfig(width=12, heads=3, causal=False, mechanism={"kind": "channel"})
+    attention = AttentionConfig(width=12, heads=3, causal=True, mechanism=Unread())
     return LanguageConfig(stack=StackConfig(block=BlockConfig(attention=attention), layers=2), vocabulary=31, length=29)
 
 
 def test_no_decoding_is_priced_where_no_cache_serves_the_mechanism() -> None:
-    sheet = drafted(channels(), PriceRequest(length=7))
+    sheet = drafted(unread(), PriceRequest(length=7))
     assert set(sheet.phases) == {"forward", "backward", "step"}
-    found = memory_of(channels(), AT)
+    found = memory_of(unread(), AT)
     assert (found.cache, found.cache_token, found.peak_generate) == (0, 0, 0)
-    with pytest.raises(ValueError, match="token by token"):
-        price_tree(channels(), AT.decode(5))
-    with pytest.raises(ValueError, match="token by token"):
-        drafted(channels(), PriceRequest(length=7, new=3))
-    with pytest.raises(ValueError, match="token by token"):
-        largest(channels(), AT, 10**9, "batch", "generate")
+    with pytest.raises(ValueError, match="its record has no cache"):
+        price_tree(unread(), AT.decode(5))
+    with pytest.raises(ValueError, match="its record has no cache"):
+        drafted(unread(), PriceRequest(length=7, new=3))
+    with pytest.raises(ValueError, match="its record has no cache"):
+        largest(unread(), AT, 10**9, "batch", "generate")
 
 
 def test_a_step_is_that_of_its_own_optimiser() -> None:
