@@ -10,6 +10,7 @@ from headway.app import metrics
 from headway.app.metrics import EvalSettings, Evaluation, Progress
 from headway.data.measures import f1, precision, recall
 from headway.hub.load import Loaded
+from headway.render import Amount, Table
 
 WIDEST = 20  # classes of a confusion matrix that is printed; JSON has all of it
 
@@ -50,18 +51,27 @@ def as_json(found: Evaluation) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def as_text(found: Evaluation) -> str:
-    """The numbers in lines, then the classes, the confusion matrix, samples, and what the numbers mean."""
-    wide = max(map(len, (*found.measures, *found.counts)))
-    lines = [f"{name:<{wide}}  {value:.4f}" for name, value in found.measures.items()]
-    lines += [f"{name:<{wide}}  {value:,}" for name, value in found.counts.items()]
-    if found.table is not None:
-        lines += ["", *_class_lines(found)]
-        if len(found.labels) <= WIDEST:
-            lines += ["", *_confusion_lines(found)]
-    for sample in found.samples:
-        lines += ["", *(f"{name:<9}  {text}" for name, text in sample.items())]
-    return "\n".join([*lines, "", *found.notes])
+def tables(found: Evaluation) -> list[Table]:
+    """The measures and counts; of a classifier its classes, and the confusion matrix where it is not too wide."""
+    measures = [(name, Amount(value, text=f"{value:.4f}")) for name, value in found.measures.items()]
+    made = [Table("Measures", ("measure", "value"), [*measures, *found.counts.items()])]
+    if found.table is None:
+        return made
+    shares = ("precision", "recall", "f1")
+    rows = [
+        (one["label"], *(Amount(one[name], text=f"{one[name]:.4f}") for name in shares), one["count"])
+        for one in _classes(found)
+    ]
+    made.append(Table("Classes", ("class", *shares, "count"), rows))
+    if len(found.labels) <= WIDEST:
+        counts = [(label, *row) for label, row in zip(found.labels, found.table.tolist(), strict=True)]
+        made.append(Table("Predicted (column), of the class (row)", ("class", *found.labels), counts))
+    return made
+
+
+def samples_text(found: Evaluation) -> list[str]:
+    """The samples, a paragraph each."""
+    return [line for one in found.samples for line in (*(f"{name:<9}  {text}" for name, text in one.items()), "")]
 
 
 def _classes(found: Evaluation) -> list[dict[str, Any]]:
@@ -73,24 +83,3 @@ def _classes(found: Evaluation) -> list[dict[str, Any]]:
         {"label": label, "precision": float(p), "recall": float(r), "f1": float(f), "count": int(count)}
         for label, p, r, f, count in columns
     ]
-
-
-def _class_lines(found: Evaluation) -> list[str]:
-    wide = max(len("class"), *map(len, found.labels))
-    head = f"{'class':<{wide}}  precision  recall      f1   count"
-    return [
-        head,
-        *(f"{one['label']:<{wide}}  {one['precision']:9.4f}  {one['recall']:6.4f}  {one['f1']:6.4f}  {one['count']:6,}"
-          for one in _classes(found)),
-    ]  # fmt: skip
-
-
-def _confusion_lines(found: Evaluation) -> list[str]:
-    assert found.table is not None
-    wide = max(len(f"{found.table.max()}"), *(min(len(label), 8) for label in found.labels))
-    name = max(map(len, found.labels))
-    lines = ["taken for (column), of the class (row)"]
-    lines.append(" " * name + "".join(f"  {label[:wide]:>{wide}}" for label in found.labels))
-    for label, row in zip(found.labels, found.table.tolist(), strict=True):
-        lines.append(f"{label:<{name}}" + "".join(f"  {count:>{wide}}" for count in row))
-    return lines

@@ -1,6 +1,6 @@
 """One table over all mechanisms on one input: how right, at what price, how fast."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -10,6 +10,7 @@ from headway.bench.measure import compare
 from headway.ops.attention import Call, attend_call, call_for, record_of
 from headway.ops.attention.cost import Workload
 from headway.ops.mask import Mask, causal
+from headway.render.table import COUNT, Amount, Table
 from headway.sizes import Cost
 
 DENSE = "softmax"
@@ -50,6 +51,23 @@ def mechanism_rows(*, side: int = 24, heads: int = 8, width: int = 64, seed: int
             milliseconds=1e3 * timing[name].median,
             ratio=timing[name].over(timing[DENSE]).median if name != DENSE else 1.0,
         )
+
+
+def mechanism_table(rows: Sequence[MechanismRow], title: str) -> Table:
+    """A line for each mechanism."""
+    columns = ("mechanism", "difference from reference", "useful MACs", "executed MACs", "other FLOPs", "ms",
+               "x dense softmax")  # fmt: skip
+    cells = [
+        (
+            one.name,
+            Amount(one.difference, text=f"{one.difference:.1e}"),
+            *(Amount(count, COUNT) for count in (one.useful_macs, one.executed_macs, one.other_flops)),
+            Amount(one.milliseconds, text=f"{one.milliseconds:.2f}"),
+            Amount(one.ratio, text=f"{one.ratio:.2f}"),
+        )
+        for one in rows
+    ]
+    return Table(title, columns, cells)
 
 
 def _calls(side: int, heads: int, width: int, seed: int) -> Iterator[tuple[str, Call]]:

@@ -9,9 +9,7 @@ from headway.app.report import noisy
 from headway.app.run import Run, read_run
 from headway.config.base import nearest
 from headway.config.run_files import is_run
-from headway.data.files import write_whole
 from headway.render import (
-    GENERATOR,
     Html,
     Section,
     Series,
@@ -143,16 +141,10 @@ def curves(runs: Sequence[Run]) -> tuple[str, list[Series]]:
     return "Training loss", [Series(label, points) for label, points in zip(labels, calm, strict=True)]
 
 
-def write_page(runs: Sequence[Run], place: Path) -> Path:
-    """One page over some runs, their curves over one another; a file that is no such page is not replaced."""
-    if place.is_dir() or not place.parent.is_dir():
-        raise ValueError(
-            f"{place} is a directory: choose a file" if place.is_dir() else f"{place.parent} is no directory"
-        )
-    if place.exists() and GENERATOR.encode() not in place.read_bytes()[:4096]:
-        raise ValueError(f"{place} exists and is no page of headway's: choose another file")
+def document(runs: Sequence[Run]) -> str:
+    """One page over some runs, their curves over one another."""
     title = " and ".join(run.name for run in runs) if len(runs) < 4 else f"{len(runs)} runs"
-    return write_whole(place, page(title, _sections(runs), f"{len(runs)} run{'s' if len(runs) > 1 else ''} compared"))
+    return page(title, _sections(runs), f"{len(runs)} run{'s' if len(runs) > 1 else ''} compared")
 
 
 def _sections(runs: Sequence[Run]) -> list[Section]:

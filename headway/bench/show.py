@@ -4,82 +4,93 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
-
 from headway.bench.row import Row, more_is_better
 from headway.bench.targets import TargetRow
+from headway.render.table import BYTES, Amount, Cell, Table
 
-COLOURS = {"met": "green", "missed": "red", "unclear": "yellow", "not measured": "magenta"}
+NOT_MEASURED = "not measured"
+COLOURS = {"met": "green", "missed": "red", "unclear": "yellow", NOT_MEASURED: "magenta"}
 
 
 def table(rows: Iterable[Row], *, title: str = "") -> Table:
-    """One line a row; the note stands under the model it belongs to."""
-    grid = Table(title=title or None, title_justify="left", show_lines=False)
-    for name in ("model", "shape", "precision"):
-        grid.add_column(name, overflow="fold")
-    for name in ("headway", "best peer", "ratio", "spread", "of limit"):
-        grid.add_column(name, justify="right")
-    grid.add_column("target", overflow="fold")
-    grid.add_column("verdict")
-    for row in rows:
-        grid.add_row(*cells(row))
-    return grid
+    """One line a row.
+
+    >>> figures = {"headway": 1.5, "peers": {"torch": 3.0}, "best_peer": "torch", "ratio_to_best": 0.5}
+    >>> made = table([Row("toy", "sum", "L9", "float32", **figures)])
+    >>> [str(cell) for cell in made.rows[0][:6]]
+    ['sum', 'L9', 'float32', '1.5 ms', 'torch 3 ms', '0.500 x']
+    """
+    columns = (
+        "model",
+        "shape",
+        "precision",
+        "headway",
+        "best peer",
+        "ratio",
+        "spread",
+        "of limit",
+        "target",
+        "verdict",
+    )
+    return Table(title, columns, [_cells(row) for row in rows], styles=COLOURS)
+
+
+def _cells(row: Row) -> list[Cell]:
+    peer = None if row.best_peer is None else row.peers[row.best_peer]
+    ratio = row.ratio_to_best
+    return [
+        row.model,
+        row.shape,
+        row.precision,
+        _figure(row.headway, row.unit),
+        None if peer is None else Amount(peer, text=f"{row.best_peer} {_figure(peer, row.unit)}"),
+        None if ratio is None else Amount(ratio, text=f"{ratio:.3f} x"),
+        _percent(row.spread),
+        _percent(row.share_of_limit),
+        row.target,
+        row.verdict,
+    ]
 
 
 def targets_table(rows: Iterable[TargetRow], *, title: str = "") -> Table:
     """The user's own models: one line for each target and phase."""
-    grid = Table(title=title or None, title_justify="left")
-    grid.add_column("target", overflow="fold")
-    for name in ("phase", "batch x length", "precision"):
-        grid.add_column(name)
-    for name in ("time", "spread", "rate", "ratio to first", "peak memory"):
-        grid.add_column(name, justify="right")
-    for row in rows:
-        grid.add_row(*target_cells(row))
-    return grid
+    columns = (
+        "target", "phase", "batch x length", "precision", "time", "spread", "rate", "ratio to first", "peak memory",
+    )  # fmt: skip
+    return Table(title, columns, [_target_cells(row) for row in rows], styles=COLOURS)
 
 
-def target_cells(row: TargetRow) -> list[str]:
-    """The words of one row of a target."""
+def _target_cells(row: TargetRow) -> list[Cell]:
     sizes = str(row.batch) if row.length is None else f"{row.batch} x {row.length}"
-    start = [row.target if not row.note else f"{row.target}\n[dim]{escape(row.note)}[/dim]", row.phase, sizes]
+    start = [row.target, row.phase, sizes, row.precision]
     if row.milliseconds is None or row.peak_bytes is None:
-        return [*start, row.precision, "[magenta]not measured[/magenta]", "", "", "", ""]
-    ratio = f"{row.ratio_to_first:.3f} x"
-    rate, memory = _figure(row.rate, row.unit), _figure(row.peak_bytes / 1e6, "MB")
-    return [*start, row.precision, _figure(row.milliseconds, "ms"), _percent(row.spread), rate, ratio, memory]
+        return [*start, NOT_MEASURED, None, None, None, None]
+    ratio = Amount(row.ratio_to_first or 1.0, text=f"{row.ratio_to_first:.3f} x")
+    figures = [_figure(row.milliseconds, "ms"), _percent(row.spread), _figure(row.rate, row.unit), ratio]
+    return [*start, *figures, Amount(row.peak_bytes, BYTES)]
 
 
-def cells(row: Row) -> list[str]:
-    """The words of one row.
-
-    >>> figures = {"headway": 1.5, "peers": {"torch": 3.0}, "best_peer": "torch", "ratio_to_best": 0.5}
-    >>> cells(Row("toy", "sum", "L9", "float32", **figures))
-    ['sum', 'L9', 'float32', '1.5 ms', 'torch 3 ms', '0.500 x', '', '', '', '']
-    """
-    peer = "" if row.best_peer is None else f"{row.best_peer} {_figure(row.peers[row.best_peer], row.unit)}"
-    colour = COLOURS.get(row.verdict or "")
-    return [
-        row.model if not row.note else f"{row.model}\n[dim]{escape(row.note)}[/dim]",
-        row.shape,
-        row.precision,
-        _figure(row.headway, row.unit),
-        peer,
-        "" if row.ratio_to_best is None else f"{row.ratio_to_best:.3f} x",
-        _percent(row.spread),
-        _percent(row.share_of_limit),
-        row.target or "",
-        f"[{colour}]{row.verdict}[/{colour}]" if colour else row.verdict or "",
+def remarks(rows: Iterable[Row | TargetRow]) -> list[str]:
+    """The rows' notes, and how many rows met their targets."""
+    rows = list(rows)
+    notes = [
+        f"{row.target if isinstance(row, TargetRow) else f'{row.model} {row.shape} {row.precision}'}: {row.note}"
+        for row in rows
+        if row.note
     ]
+    verdicts = [row.verdict for row in rows if isinstance(row, Row) and row.verdict]
+    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
+    return [*dict.fromkeys(notes), *([counts] if counts else [])]
 
 
-def _figure(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
+def _figure(value: float | None, unit: str) -> Amount | None:
+    if value is None:
+        return None
+    return Amount(value, text=f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}")
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
+def _percent(value: float | None) -> Amount | None:
+    return None if value is None else Amount(value, text=f"{value:.0%}")
 
 
 SUFFIXES = (".png", ".svg", ".pdf")

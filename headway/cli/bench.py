@@ -1,12 +1,13 @@
 """`headway bench`: headway and its peers, side by side, in one run."""
 
-import json as json_format
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+
+from headway.cli.output import STDOUT, Output
 
 Work = Literal["attention", "models", "train", "predict", "look"]
 
@@ -31,10 +32,10 @@ def bench(
     *targets: str,
     only: Annotated[list[str] | None, Parameter(negative="")] = None,
     quick: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
     plot: Path | None = None,
     threads: int | None = None,
     size: TargetInputs = TargetInputs(),
+    output: Output = STDOUT,
 ) -> int:
     """Time headway beside its peers, in one run.
 
@@ -68,16 +69,15 @@ def bench(
         A case of the work, for example `local`; may be given several times.
     quick
         Smaller sizes and fewer rounds: about a minute.
-    json
-        A list of rows instead of a table.
     plot
         Also draw the rows into this file (.png, .svg or .pdf).
     threads
         Threads for torch; its own choice by default.
     """
+    output.check()
     # torch takes seconds to import, and --help must not wait for it
     from headway.bench.run import cases_of, chosen, run
-    from headway.bench.show import draw, require
+    from headway.bench.show import draw, remarks, require, table, targets_table
     from headway.bench.targets import cases as target_cases
     from headway.bench.targets import subjects
 
@@ -91,10 +91,8 @@ def bench(
     result = run(cases, quick=quick, say=lambda line: print(line, file=sys.stderr, flush=True))
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    if json:
-        print(json_format.dumps([row.as_json() for row in result.rows], indent=2, allow_nan=False))
-    else:
-        _print_table(result)
+    made = (targets_table if targets else table)(result.rows, title=str(result.machine))
+    output.write([made], record=[row.as_json() for row in result.rows], notes=remarks(result.rows))
     if plot is not None:
         draw(result.rows, plot, title=f"headway bench {work}: {result.machine}")
     return int(any(not row.measured for row in result.rows))
@@ -106,20 +104,3 @@ def _use(threads: int) -> None:
     if threads < 1:
         raise ValueError(f"--threads is at least 1, not {threads}")
     torch.set_num_threads(threads)
-
-
-def _print_table(result) -> None:
-    from rich.console import Console
-
-    from headway.bench.show import table, targets_table
-    from headway.bench.targets import TargetRow
-
-    console = Console()
-    # Piped into a file there is no width to fit; a narrow default would break every cell.
-    console = console if console.is_terminal else Console(width=200)
-    own = any(isinstance(row, TargetRow) for row in result.rows)
-    console.print((targets_table if own else table)(result.rows, title=str(result.machine)))
-    if own:
-        return
-    verdicts = [row.verdict for row in result.rows if row.verdict]
-    console.print(", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts)))

@@ -1,12 +1,12 @@
 """`headway eval`: how good a model is on data."""
 
-import json as json_format
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from headway.cli.common import Counter, at_least_one, say
 from headway.cli.option_names import check_words, options_of
+from headway.cli.output import STDOUT, Output
 
 Format = Literal["auto", "text", "jsonl", "csv", "tsv"]
 
@@ -34,7 +34,7 @@ def eval(
     score: str | None = None,
     cut: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = STDOUT,
 ) -> int:
     """Measure a model on data.
 
@@ -99,15 +99,14 @@ def eval(
         Read the beginning of a text that is too long for the model instead of refusing it.
     dtype
         Compute in this precision; by default in the one that the weights are stored in.
-    json
-        One JSON object instead of text.
     """
     at_least_one(batch=batch, length=length, stride=stride, beam=beam, max_new_tokens=max_new_tokens)
     check_words("eval", data, options_of(eval))
     if not data:
         raise ValueError("there is nothing to measure on: name a file, a folder, or a source such as digits-test")
+    output.check()
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.evaluate import as_json, as_text, evaluate, task_of
+    from headway.app.evaluate import as_json, evaluate, samples_text, tables, task_of
     from headway.app.metrics import EvalSettings
     from headway.app.run import read_run
     from headway.config.train import DataConfig
@@ -128,7 +127,8 @@ def eval(
     loaded = load(path, dtype=dtype)
     say(str(loaded.receipt))
     result = evaluate(loaded, kind, settings, lambda what, done, total: counter(done, total, what))
-    print(json_format.dumps(as_json(result), ensure_ascii=False) if json else as_text(result))
+    notes = [*samples_text(result), *result.notes]
+    output.write(tables(result), record=as_json(result), notes=notes, indent=None)
     return 0
 
 

@@ -1,18 +1,18 @@
 """`headway info`: a model as a tree, with shapes and parameters."""
 
-import json as json_format
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from headway.cli.output import STDOUT, Output
 
 if TYPE_CHECKING:
     from headway.hub.describe import Description
     from headway.models.outline import Node
+    from headway.render import Table
 
 
-def info(target: str | None = None, /, *, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+def info(target: str | None = None, /, *, output: Output = STDOUT) -> int:
     """A model as a tree: shapes, parameters, memory.
 
     Nothing is loaded: of a directory config.json and the headers of the weights are read, of a preset the published
@@ -30,11 +30,10 @@ def info(target: str | None = None, /, *, json: Annotated[bool, Parameter(negati
     target
         A run, a directory with config.json, a preset (preset:NAME where a directory has its name), or
         package.module:function that makes a model.
-    json
-        One object instead of a tree; without a target, a list.
     """
+    output.check()
     if target is None:
-        return _list_presets(json)
+        return _list_presets(output)
     # torch takes seconds to import, and --help must not wait for it
     from headway.hub.describe import describe
     from headway.hub.target import hidden
@@ -44,49 +43,60 @@ def info(target: str | None = None, /, *, json: Annotated[bool, Parameter(negati
         print(f"note: {target} is a directory here; the preset of that name is preset:{name}", file=sys.stderr)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
-    if json:
-        print(json_format.dumps(found.as_json(), indent=2))
-    else:
-        _print_tree(found)
+    text = lambda console: _print_tree(console, found)  # noqa: E731
+    output.write([_table(found)], record=found.as_json(), title=target, notes=list(_summary(found)), text=text)
     return 0
 
 
-def _list_presets(json: bool) -> int:
+def _list_presets(output: Output) -> int:
     from headway.presets import names, preset
+    from headway.render import Table
 
-    rows = [{"name": name, "kind": preset(name).kind_or_name()} for name in names()]
-    if json:
-        print(json_format.dumps(rows, indent=2))
-    for row in [] if json else rows:
-        print(f"{row['name']:<24}{row['kind']}")
+    rows = [(name, preset(name).kind_or_name()) for name in names()]
+    record = [{"name": name, "kind": kind} for name, kind in rows]
+
+    def text(console) -> None:
+        for name, kind in rows:
+            console.print(f"{name:<24}{kind}", highlight=False, markup=False)
+
+    output.write([Table("Presets", ("name", "kind"), rows)], record=record, text=text)
     return 0
 
 
-def _print_tree(found: "Description") -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _table(found: "Description") -> "Table":
+    """A line for each module, by its path."""
+    from headway.render import Table
 
-    console = Console()
-    console = console if console.is_terminal else Console(width=120)
-    table = Table(box=None, pad_edge=False, header_style="")
-    table.add_column("", no_wrap=True)
-    table.add_column("shape")
-    table.add_column("parameters", justify="right")
-    for cells in _rows(found.tree, "", ""):
-        table.add_row(*cells)
-    console.print(table, highlight=False)
+    return Table("", ("module", "shape", "parameters"), list(_modules(found.tree, "")))
+
+
+def _modules(node: "Node", above: str) -> Iterator[tuple[str, str, int]]:
+    path = f"{above}.{node.name}" if above else node.name
+    yield path, _shape(node), node.parameters
+    for child in node.children:
+        yield from _modules(child, path)
+
+
+def _print_tree(console, found: "Description") -> None:
+    from headway.render.table import Table, print_tables
+
+    print_tables(console, "", [Table("", ("", "shape", "parameters"), list(_rows(found.tree, "", "")))])
     for line in _summary(found):
-        print(line)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _rows(node: "Node", branch: str, below: str) -> Iterator[tuple[str, str, str]]:
+def _rows(node: "Node", branch: str, below: str) -> Iterator[tuple[str, str, int]]:
     """One line per module; those in it are indented under it."""
-    shapes = [" × ".join(map(str, shape)) for _, shape in node.shapes] + [f"{name} shared" for name in node.shared]
-    times = [f"{node.repeats} times {node.parameters // node.repeats:,}"] if node.repeats > 1 else []
-    yield f"{branch}{node.name}", ": ".join([*times, *([" + ".join(shapes)] if shapes else [])]), f"{node.parameters:,}"
+    yield f"{branch}{node.name}", _shape(node), node.parameters
     for child in node.children:
         last = child is node.children[-1]
         yield from _rows(child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
+
+
+def _shape(node: "Node") -> str:
+    shapes = [" × ".join(map(str, shape)) for _, shape in node.shapes] + [f"{name} shared" for name in node.shared]
+    times = [f"{node.repeats} times {node.parameters // node.repeats:,}"] if node.repeats > 1 else []
+    return ": ".join([*times, *([" + ".join(shapes)] if shapes else [])])
 
 
 def _summary(found: "Description") -> Iterator[str]:
@@ -104,11 +114,6 @@ def _sizes(sizes: dict[str, int]) -> str:
     >>> _sizes({"float32": 497759232, "bfloat16": 13476831232})
     '497.8 MB in float32, 13.5 GB in bfloat16'
     """
-    return ", ".join(f"{_bytes(size)} in {dtype}" for dtype, size in sizes.items())
+    from headway.render import byte_size
 
-
-def _bytes(size: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:,.1f} {unit}"
-    return f"{size} bytes"
+    return ", ".join(f"{byte_size(size)} in {dtype}" for dtype, size in sizes.items())

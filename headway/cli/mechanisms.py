@@ -1,10 +1,8 @@
 """`headway mechanisms`: all mechanisms on one input."""
 
-import json as json_format
 import sys
-from typing import Annotated
 
-from cyclopts import Parameter
+from headway.cli.output import STDOUT, Output
 
 
 def mechanisms(
@@ -13,7 +11,7 @@ def mechanisms(
     heads: int = 8,
     width: int = 64,
     seed: int = 0,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = STDOUT,
 ) -> int:
     """One table over all attention mechanisms on one input.
 
@@ -36,43 +34,17 @@ def mechanisms(
         Channels of each head.
     seed
         Seed of the random input.
-    json
-        A list of rows instead of a table.
     """
     for name, value in (("side", side), ("heads", heads), ("width", width)):
         if value < 1 or (name == "side" and not 2 <= value <= 64):
             raise ValueError(f"--{name} is {'from 2 to 64' if name == 'side' else 'at least 1'}, not {value}")
-    from headway.app.mechanism_table import mechanism_rows
+    from headway.app.mechanism_table import mechanism_rows, mechanism_table
 
+    output.check()
     found = []
     for stop in mechanism_rows(side=side, heads=heads, width=width, seed=seed):
         print(f"{stop.name} …", file=sys.stderr, flush=True)
         found.append(stop)
-    if json:
-        print(json_format.dumps([stop.as_json() for stop in found], indent=2))
-    else:
-        _print_table(found, f"{side * side} positions, {heads} heads of {width} channels, float32, batch 1")
+    title = f"{side * side} positions, {heads} heads of {width} channels, float32, batch 1"
+    output.write([mechanism_table(found, title)], record=[stop.as_json() for stop in found])
     return 0
-
-
-def _print_table(stops, title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    console = console if console.is_terminal else Console(width=120)
-    table = Table(title=title, title_justify="left")
-    table.add_column("mechanism")
-    for name in (
-        "difference from\nreference",
-        "MACs\nuseful",
-        "MACs\nexecuted",
-        "other\nFLOPs",
-        "ms",
-        "x dense\nsoftmax",
-    ):
-        table.add_column(name, justify="right")
-    for stop in stops:
-        macs = (f"{value / 1e6:,.1f} M" for value in (stop.useful_macs, stop.executed_macs, stop.other_flops))
-        table.add_row(stop.name, f"{stop.difference:.1e}", *macs, f"{stop.milliseconds:.2f}", f"{stop.ratio:.2f}")
-    console.print(table)

@@ -12,6 +12,7 @@ Every verb asks here, so that `--lr` gets the same answer everywhere.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from inspect import Parameter, signature
 
@@ -98,7 +99,22 @@ def accepted(tokens: Sequence[str]) -> list[str]:
     own = ALIASES.get(tokens[0], {}) if tokens else {}
     if tokens[:1] == ["train"] and (group := next((token for token in tokens if token in _GROUPS), None)):
         raise ValueError(f"there is no option {group!r}; did you mean {_GROUPS[group]}?")
-    return [re.sub(r"^[^=]+", lambda found: own.get(found[0], found[0]), token) for token in tokens]
+    return with_page([re.sub(r"^[^=]+", lambda found: own.get(found[0], found[0]), token) for token in tokens])
+
+
+def with_page(tokens: Sequence[str]) -> list[str]:
+    """The words, each --html with a value: the .html file that follows it, else `-` (the page is the result).
+
+    >>> with_page(["cost", "--html", "gpt2"]), with_page(["runs", "--html", "runs.html"])
+    (['cost', '--html', '-', 'gpt2'], ['runs', '--html', 'runs.html'])
+    """
+    found: list[str] = []
+    for place, word in enumerate(tokens):
+        if word == "--":
+            return [*found, *tokens[place:]]
+        following = tokens[place + 1] if place + 1 < len(tokens) else ""
+        found += [word, "-"] if word == "--html" and not following.endswith((".html", ".htm")) else [word]
+    return found
 
 
 def hint(word: str, known: Iterable[str]) -> str:
@@ -123,11 +139,16 @@ def check_words(verb: str, words: Iterable[str], known: Iterable[str]) -> None:
 
 
 def options_of(verb: Callable[..., object]) -> list[str]:
-    """The options of a verb whose parameters are its options.
+    """The options of a verb: its parameters, and the fields of those that are dataclasses.
 
     >>> def sing(song, *, max_verses: int = 3): ...
     >>> options_of(sing)
     ['--max-verses', '--help']
     """
-    named = [name for name, one in signature(verb).parameters.items() if one.kind is Parameter.KEYWORD_ONLY]
+    options = [one for one in signature(verb).parameters.values() if one.kind is Parameter.KEYWORD_ONLY]
+    named = [
+        name
+        for one in options
+        for name in ([field.name for field in fields(one.default)] if is_dataclass(one.default) else [one.name])
+    ]
     return [*(f"--{name.replace('_', '-')}" for name in named), "--help"]

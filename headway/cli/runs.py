@@ -1,6 +1,5 @@
 """`headway runs`: the runs there are, and how some of them differ."""
 
-import json as json_format
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from headway.cli.output import STDOUT, Output
+
 if TYPE_CHECKING:
     from headway.app.run import Run
+    from headway.render import Table
 
 TONES = ("blue", "dark_orange", "green", "magenta", "cyan", "yellow", "bright_blue", "red")
 
@@ -17,8 +19,7 @@ TONES = ("blue", "dark_orange", "green", "magenta", "cyan", "yellow", "bright_bl
 def runs(
     *directories: Path,
     compare: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
-    html: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = STDOUT,
 ) -> int:
     """List the runs of `headway train`, or compare some of them.
 
@@ -26,7 +27,8 @@ def runs(
     far it is, its lowest loss on the validation data, and whether it is
     running (its last lines are recent), stopped, finished or diverged. A
     comparison shows the curves over one another, what was measured, and the
-    options that are not the same.
+    options that are not the same; the page of --html has the curves of all
+    runs in the list, or of those compared.
 
     For example:
 
@@ -42,75 +44,70 @@ def runs(
         Where the runs are, or runs themselves; by default runs/.
     compare
         Names of runs in the directories, or their paths.
-    html
-        Write one page with the curves of these runs (all in the list, or those compared).
-    json
-        A list of objects instead; of a comparison, one object.
     """
-    from headway.app.runs import as_json, choose, compared, differences, find_runs, write_page
+    from headway.app.runs import as_json, choose, compared, differences, document, find_runs
 
+    output.check()
     found = find_runs(directories) if compare is None else choose(compare, directories)
     for run in found:
         for note in run.notes:
             print(f"note: {run.name}: {note}", file=sys.stderr)
-    if html is not None:
-        print(f"page: {write_page(found, html)}", file=sys.stderr)
     rows = [as_json(run) for run in found]
-    if json:
-        both = {"runs": rows, "measures": compared(found), "differences": differences(found)}
-        print(json_format.dumps(rows if compare is None else _finite(both), indent=2, ensure_ascii=False, default=str))
-    elif compare is None:
-        _print_list(found)
+    page = lambda: document(found)  # noqa: E731
+    if compare is None:
+        output.write([_listed(found)], record=rows, page=page)
     else:
-        _print_comparison(found)
+        record = {"runs": rows, "measures": compared(found), "differences": differences(found)}
+        tables = _compared(found, [run.name for run in found])
+        output.write(tables, record=record, page=page, text=lambda console: _draw(console, found))
     return 0
 
 
-def _print_list(found: "Sequence[Run]") -> None:
-    from headway.render import duration, number, short
+def _listed(found: "Sequence[Run]") -> "Table":
+    from headway.render.table import COUNT, DURATION, Amount, Table
 
     columns = ("name", "task", "state", "parameters", "steps", "best loss", "at step", "time")
     rows = [
-        [
+        (
             run.name,
             run.task,
             run.state,
-            "–" if run.parameters is None else short(run.parameters),
-            f"{run.step:,}" + ("" if run.steps is None else f" of {run.steps:,}"),
-            number(run.best and run.best[1]),
-            number(run.best and run.best[0]),
-            duration(run.seconds),
-        ]
+            None if run.parameters is None else Amount(run.parameters, COUNT),
+            Amount(run.step, text=f"{run.step:,}" + ("" if run.steps is None else f" of {run.steps:,}")),
+            run.best and run.best[1],
+            run.best and run.best[0],
+            None if run.seconds is None else Amount(run.seconds, DURATION),
+        )
         for run in found
     ]
-    _print_table(columns, rows, left=3)
+    return Table("", columns, rows)
 
 
-def _print_comparison(found: "Sequence[Run]") -> None:
+def _compared(found: "Sequence[Run]", names: "Sequence[str]") -> "list[Table]":
+    """What was measured, and the options that are not the same."""
+    from headway.app.runs import compared, differences
+    from headway.render import Table
+
+    measures = Table("Measures", ("measure", *names), [[name, *row] for name, row in compared(found).items()])
+    changed = [[name, *values] for name, values in differences(found).items()]
+    return [measures, *([Table("Options that are not the same", ("option", *names), changed)] if changed else [])]
+
+
+def _draw(console: Any, found: "Sequence[Run]") -> None:
+    """The comparison in a terminal: the curves, each with its letter, above the tables."""
     from headway.app.plot import letter, plot
-    from headway.app.runs import compared, curves, differences
-    from headway.render import number
+    from headway.app.runs import curves
+    from headway.render.table import print_tables
 
     title, series = curves(found)
-    console = _console()
     console.print(title, style="bold", highlight=False, markup=False)
     for cells in plot(series, width=min(console.width, 100) - 2):
         console.print(_coloured(cells))
     for place, one in enumerate(series):
         console.print(_coloured([(character, place) for character in f"{letter(place)} {one.name}"]))
-    names = [f"{letter(place)} {run.name}" for place, run in enumerate(found)]
-    print()
-    _print_table(("measure", *names), [[name, *map(number, row)] for name, row in compared(found).items()], left=1)
-    print()
-    changed = [[name, *(_shown(value) for value in values)] for name, values in differences(found).items()]
-    if changed:
-        _print_table(("option", *names), changed, left=1)
-    else:
-        print("The configurations are the same.")
-
-
-def _shown(value: object) -> str:
-    return "–" if value is None else str(value)
+    console.print()
+    tables = _compared(found, [f"{letter(place)} {run.name}" for place, run in enumerate(found)])
+    print_tables(console, "", tables, ["The configurations are the same."] if len(tables) == 1 else [])
 
 
 def _coloured(cells: "Sequence[tuple[str, int | None]]") -> Any:
@@ -120,33 +117,3 @@ def _coloured(cells: "Sequence[tuple[str, int | None]]") -> Any:
     for character, tone in cells:
         line.append(character, style="" if tone is None else TONES[tone % len(TONES)])
     return line
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from headway.render import visible
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, name in enumerate(columns):
-        table.add_column(Text(visible(name)), justify="left" if place < left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(visible(text)) for text in row))
-    _console().print(table)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=max(120, console.width))
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
-    if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and value - value != 0 else value

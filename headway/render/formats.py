@@ -3,13 +3,16 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
-from headway.render.table import Table, cell_text, cell_value
+from headway.render.html import Section, html_table, joined, page, paragraph
+from headway.render.table import Amount, Table, cell_text, cell_value
 from headway.render.text import visible
 
-TEXT, JSON, CSV, LATEX, MARKDOWN = "text", "json", "csv", "latex", "markdown"
+TEXT, JSON, CSV, LATEX, MARKDOWN, HTML = "text", "json", "csv", "latex", "markdown", "html"
+SUFFIXES = {".json": JSON, ".csv": CSV, ".tex": LATEX, ".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -35,7 +38,8 @@ def markdown(tables: Sequence[Table]) -> str:
 def _markdown(one: Table) -> str:
     rule = ["---:" if one.numeric(place) else "---" for place in range(len(one.columns))]
     rows = [[*map(_piped, one.columns)], rule, *([_piped(cell_text(cell)) for cell in row] for row in one.rows)]
-    return f"### {visible(one.title)}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    head = f"### {visible(one.title)}\n\n" if one.title else ""
+    return head + "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _piped(text: str) -> str:
@@ -117,10 +121,58 @@ def chosen(**asked: bool) -> str:
     return found[0] if found else TEXT
 
 
-def formatted(kind: str, *, record: Any, tables: Sequence[Table], flat: Table) -> str:
-    """A result in a format that is not for the terminal."""
+def json_text(record: Any, *, indent: int | None = 2) -> str:
+    """An object as JSON: NaN and infinities are null, which JSON has a word for.
+
+    >>> json_text({"loss": float("nan"), "size": [Amount(5, "bytes")]}, indent=None)
+    '{"loss": null, "size": [5]}\\n'
+    """
+    return json.dumps(_plain(record), indent=indent, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Amount):
+        return _plain(value.value)
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def records(one: Table) -> list[dict[str, Any]]:
+    """The rows of a table as objects, for JSON.
+
+    >>> records(Table("", ("part", "bytes"), [("a", None)]))
+    [{'part': 'a', 'bytes': None}]
+    """
+    return [dict(zip(one.columns, row, strict=True)) for row in one.rows]
+
+
+def tables_page(title: str, tables: Sequence[Table], sentences: Sequence[str] = ()) -> str:
+    """Tables on one HTML page, a section each; the sentences stand below."""
+    named = [
+        Section(one.title or title, html_table(one), f"table-{place}") for place, one in enumerate(tables, start=1)
+    ]
+    below = [Section("Notes", joined(*map(paragraph, sentences)), "notes")] if sentences else []
+    return page(title, [*named, *below])
+
+
+def formatted(
+    kind: str,
+    *,
+    record: Any,
+    tables: Sequence[Table],
+    flat: Table | None = None,
+    title: str = "",
+    sentences: Sequence[str] = (),
+    indent: int | None = 2,
+) -> str:
+    """A result as a file has it: JSON is `record`, CSV the table `flat` (by default the first), HTML a page."""
     if kind == JSON:
-        return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(record, indent=indent)
     if kind == CSV:
-        return csv_text(flat)
+        return csv_text(flat or tables[0])
+    if kind == HTML:
+        return tables_page(title or tables[0].title or "headway", tables, sentences)
     return (latex(tables) if kind == LATEX else markdown(tables)) + "\n"

@@ -6,25 +6,31 @@ anything else prints as its str().
 """
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from headway.render.numbers import Number, byte_size, number, percent, seconds, short
+from headway.render.numbers import Number, byte_size, duration, number, percent, seconds, short
 from headway.render.text import visible
 
-SHARE, BYTES, SECONDS = "share", "bytes", "seconds"
+SHARE, BYTES, SECONDS, DURATION, COUNT = "share", "bytes", "seconds", "duration", "count"
 WIDE = 200  # columns of a file or a pipe, which has no width of its own
 
 
 @dataclass(frozen=True)
 class Amount:
-    """A number with its unit: a share of one, bytes, seconds."""
+    """A number that programs read in full and people by its unit, or by a text of its own.
+
+    >>> str(Amount(2048, BYTES)), str(Amount(20, text="20 of 2,000")), str(Amount(90.0, DURATION))
+    ('2.0 kB', '20 of 2,000', '1 min 30 s')
+    """
 
     value: Number
-    unit: str
+    unit: str = ""
+    text: str = ""
 
     def __str__(self) -> str:
-        return {SHARE: percent, BYTES: byte_size, SECONDS: seconds}[self.unit](self.value)
+        forms = {SHARE: percent, BYTES: byte_size, SECONDS: seconds, DURATION: duration, COUNT: short}
+        return self.text or forms.get(self.unit, number)(self.value)
 
 
 Cell = int | float | str | Amount | None
@@ -32,13 +38,18 @@ Cell = int | float | str | Amount | None
 
 @dataclass(frozen=True)
 class Table:
-    """A title, heads of columns, rows of cells; `total`: the last row sums up the others; `label` is LaTeX's."""
+    """A title, heads of columns, rows of cells.
+
+    total: the last row sums up the others. label: the \\label of LaTeX. styles: the style in a terminal of a cell with
+    this text, for verdicts.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     total: bool = False
     label: str = ""
+    styles: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -79,13 +90,21 @@ def cell_value(cell: object) -> object:
     return "" if cell is None else cell.value if isinstance(cell, Amount) else cell
 
 
-def plain_text(head: str, tables: Sequence[Table], sentences: Sequence[str] = ()) -> str:
-    """A headline, the tables, and what is said in words, without colours."""
+def console_for(stream: io.StringIO | None = None, *, width: int | None = None):
+    """A console of rich: of the terminal, or of a stream without colours; what is no terminal is wide."""
     from rich.console import Console
 
-    console = Console(file=io.StringIO(), width=WIDE, no_color=True)
-    print_tables(console, head, tables, sentences)
-    return console.file.getvalue()  # pyright: ignore
+    if stream is not None:
+        return Console(file=stream, width=width or WIDE, no_color=True)
+    console = Console()
+    return console if console.is_terminal else Console(width=max(width or WIDE, console.width))
+
+
+def plain_text(head: str, tables: Sequence[Table], sentences: Sequence[str] = ()) -> str:
+    """A headline, the tables, and what is said in words, without colours."""
+    stream = io.StringIO()
+    print_tables(console_for(stream), head, tables, sentences)
+    return stream.getvalue()
 
 
 def print_tables(console, head: str, tables: Sequence[Table], sentences: Sequence[str] = ()) -> None:
@@ -95,7 +114,8 @@ def print_tables(console, head: str, tables: Sequence[Table], sentences: Sequenc
     for place, one in enumerate(tables):
         if head or place:
             console.print()
-        console.print(visible(one.title), style="bold", highlight=False, markup=False, soft_wrap=True)
+        if one.title:
+            console.print(visible(one.title), style="bold", highlight=False, markup=False, soft_wrap=True)
         console.print(_fitted(console, one))
     if sentences:
         console.print()
@@ -124,11 +144,12 @@ def _rich(one: Table, *, brief: bool):
         )
     for row in one.rows:
         last = one.total and row is one.rows[-1]
-        made.add_row(*(_cell(cell, brief) for cell in row), style="bold" if last else "")
+        made.add_row(*(_cell(cell, brief, one.styles) for cell in row), style="bold" if last else "")
     return made
 
 
-def _cell(cell: object, brief: bool):
+def _cell(cell: object, brief: bool, styles: Mapping[str, str]):
     from rich.text import Text
 
-    return Text(cell_text(cell, brief=brief), style="dim" if cell is None or cell == 0 else "")
+    text = cell_text(cell, brief=brief)
+    return Text(text, style=styles.get(text, "dim" if cell is None or cell == 0 else ""))

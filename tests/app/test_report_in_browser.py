@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.app.report import report
-from headway.app.runs import find_runs, write_page
+from headway.app.runs import document, find_runs
 from tests.app.runs_by_hand import HOSTILE, make_run, rows
 from tests.browser import Opened, browser
 
@@ -130,7 +130,8 @@ def test_young_runs(chromium: Any, tmp_path: Path, count: int) -> None:
 def test_a_comparison_opens_too(chromium: Any, tmp_path: Path) -> None:
     for place in range(3):
         make_run(tmp_path / "runs", f"run-with-quite-a-long-name-{place}", rows(seed=place), batch=12 + place)
-    page = write_page(find_runs([tmp_path / "runs"]), tmp_path / "all.html")
+    page = tmp_path / "all.html"
+    page.write_text(document(find_runs([tmp_path / "runs"])), encoding="utf-8")
     with Opened(chromium, page, width=400) as seen:
         seen.page.locator(".field").first.hover()
         assert seen.page.locator(".readout").first.locator("div").count() == 3

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.app.runs import choose, compared, curves, differences, find_runs, write_page
+from headway.app.runs import choose, compared, curves, differences, document, find_runs
 from tests.app.runs_by_hand import make_run, rows
 from tests.render.parsed import Parsed
 
@@ -78,20 +78,7 @@ def test_curves_are_of_the_validation_where_all_have_one(tmp_path: Path) -> None
 
 
 def test_a_page_over_runs(tmp_path: Path) -> None:
-    runs, place = find_runs([three(tmp_path)]), tmp_path / "all.html"
-    for _ in range(2):  # its own page is replaced
-        found = Parsed(write_page(runs, place).read_text("utf-8"))
+    runs = find_runs([three(tmp_path)])
+    found = Parsed(document(runs))
     assert found.tags["figure"] == 1 and all(run.name in found.text for run in runs)
     assert "optim.kind" in found.text
-
-
-def test_a_page_replaces_no_other_file(tmp_path: Path) -> None:
-    runs, place = find_runs([three(tmp_path)]), tmp_path / "notes.txt"
-    place.write_text("my notes")
-    with pytest.raises(ValueError, match="exists and is no page of headway's: choose another file"):
-        write_page(runs, place)
-    assert place.read_text() == "my notes"
-    with pytest.raises(ValueError, match="is a directory: choose a file"):
-        write_page(runs, tmp_path)
-    with pytest.raises(ValueError, match="nowhere is no directory"):
-        write_page(runs, tmp_path / "nowhere" / "x.html")

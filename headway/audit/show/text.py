@@ -112,6 +112,7 @@ def _details(finding: Finding, width: int) -> Iterator[str]:
         return
     heads = list(dict.fromkeys(name for one in finding.details for name in one))
     rows = [[cell(one.get(name)) for name in heads] for one in finding.details[:ROWS]]
+    yield ""
     yield from (
         f"  {line}".rstrip() for line in _rendered(Table("", [one_line(name) for name in heads], rows), width - 2)
     )
