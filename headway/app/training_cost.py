@@ -19,7 +19,7 @@ from headway.cost.memory import memory_of
 from headway.cost.op_tree import Line
 from headway.cost.time.machine import Machine, stored
 from headway.data.files import write_json
-from headway.render import duration, short
+from headway.render import duration, short, step_time
 from headway.sizes import Cost
 from headway.training.distributed import World
 from headway.training.loop import TrainingEvent, TrainingLoop
@@ -200,7 +200,7 @@ def opening(price: RunPrice) -> list[str]:
     rows = [("parameters", f"{step.parameters:,}"), ("a step", besides)]
     rows.append(("", f"{short(price.memory)}B in use at most ({_listed_bytes(price.held)})"))
     if step.seconds is not None:
-        each = f"{_seconds(step.seconds)} expected, {price.tokens / step.seconds:,.0f} {price.unit}/s"
+        each = f"{step_time(step.seconds)} expected, {price.tokens / step.seconds:,.0f} {price.unit}/s"
         rows += [("", each), (f"{price.steps:,} steps", _whole(price, step.seconds))]
     else:
         rows.append((f"{price.steps:,} steps", f"{short(price.steps * step.flops)}FLOP"))
@@ -214,16 +214,8 @@ def _listed_bytes(held: dict[str, int]) -> str:
 
 def _whole(price: RunPrice, seconds: float) -> str:
     time = price.steps * seconds
-    shown = _seconds(time) if time < 10 else duration(time)
+    shown = step_time(time) if time < 10 else duration(time)
     return f"{short(price.steps * price.step.flops)}FLOP, {shown} and the validations"
-
-
-def _seconds(value: float) -> str:
-    """
-    >>> _seconds(0.01234), _seconds(2.5)
-    ('12.3 ms', '2.5 s')
-    """
-    return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
 
 
 def closing(price: RunPrice, found: Measured) -> list[str]:
@@ -238,7 +230,7 @@ def closing(price: RunPrice, found: Measured) -> list[str]:
 
 def _shown(what: str, value: int | float) -> str:
     if what.startswith("seconds"):
-        return _seconds(value)
+        return step_time(value)
     return f"{short(value)}B" if what.startswith("memory") else short(value)
 
 

@@ -21,7 +21,7 @@ from headway.render.html import (
     sample,
     tree,
 )
-from headway.render.numbers import byte_size, duration, number, percent, seconds, short
+from headway.render.numbers import byte_size, duration, number, percent, seconds, short, step_time
 from headway.render.table import BYTES, SECONDS, SHARE, Amount, Cell, Table, share
 from headway.render.text import legible, printable, visible
 from headway.render.tokens import Token, keys, strip
@@ -63,6 +63,7 @@ __all__ = [
     "share",
     "short",
     "smoothed",
+    "step_time",
     "strip",
     "thinned",
     "tree",

@@ -1,4 +1,4 @@
-"""Line charts: drawn here, so that they print and need no script; a small script adds the read-out under the pointer.
+"""Line charts as SVG: they print and need no script; a small script adds the values under the pointer.
 
 The lines are SVG that is stretched to the width of the page (strokes are not), the text around them is HTML: it stays
 readable at any width.
@@ -37,7 +37,7 @@ def line_chart(title: str, series: Sequence[Series], *, x: str = "step", log: bo
     >>> "from 4 to 1.5" in line_chart("Loss", [Series("training", [(0, 4.0), (100, 1.5)])])
     True
     """
-    drawn = [_told(one, place) for place, one in enumerate(series)]
+    drawn = [_prepared(one, place) for place, one in enumerate(series)]
     values = [y for one in drawn for _, y in one.points if isfinite(y)]
     head = f'<span dir="auto">{escaped(title)}</span>'
     if not values:
@@ -55,22 +55,22 @@ def line_chart(title: str, series: Sequence[Series], *, x: str = "step", log: bo
 
 
 def _across(steps: Sequence[Number]) -> Range:
-    """The axis of the steps; it begins with 0 where that is near."""
-    found = spread(steps, room=0.0)
+    """The x axis; it begins at 0 where that is near."""
+    span = spread(steps, room=0.0)
     near = 0 < min(steps) < 0.5 * max(steps)
-    return Range(0.0, found.high) if near else found
+    return Range(0.0, span.high) if near else span
 
 
-def _told(one: Series, place: int) -> Series:
-    """The series with few points, in order, and a colour."""
-    # Beyond HUGE the difference of two values may have no number.
-    held = [(x, y if abs(y) < HUGE else nan) for x, y in one.points if isfinite(x)]
-    points = thinned(sorted(held, key=lambda point: point[0]))
+def _prepared(one: Series, place: int) -> Series:
+    """The series with its points sorted and thinned, and a colour."""
+    # Beyond HUGE the difference of two values may overflow.
+    finite = [(x, y if abs(y) < HUGE else nan) for x, y in one.points if isfinite(x)]
+    points = thinned(sorted(finite, key=lambda point: point[0]))
     return Series(one.name, points, place if one.tone is None else one.tone, one.faint, one.dots)
 
 
 def _data(one: Series) -> dict[str, object]:
-    """What the read-out shows: texts made here, and places as numbers."""
+    """What the script reads: the values as text, and their coordinates."""
     shown = [(x, y) for x, y in one.points if isfinite(y)] if not one.faint else []
     return {
         "name": one.name,
@@ -85,11 +85,11 @@ def _legend(title: str, series: Sequence[Series]) -> str:
     shown = [one for one in series if not one.faint]
     if len(shown) == 1 and shown[0].name.lower() == title.lower():
         return ""
-    items = "".join(f'<li class="{_look(one)}" dir="auto">{escaped(one.name)}</li>' for one in shown)
+    items = "".join(f'<li class="{_css_class(one)}" dir="auto">{escaped(one.name)}</li>' for one in shown)
     return f'<ul class="legend">{items}</ul>'
 
 
-def _look(one: Series) -> str:
+def _css_class(one: Series) -> str:
     tone = one.tone or 0
     return f"tone{tone % TONES}{' faint' if one.faint else ''}{' dashed' if tone // TONES % 2 else ''}"
 
@@ -104,7 +104,7 @@ def _plot(title: str, series: Sequence[Series], across: Range, up: Range, x: str
     return (
         f'<div class="plot{" log" if up.log else ""}" style="--gutter:{gutter}ch">\n'
         f'<div class="y" aria-hidden="true">{left}</div>\n'
-        f'<div class="field" role="img" tabindex="0" aria-label="{escaped(_spoken(title, series, up, x))}" {ends}>'
+        f'<div class="field" role="img" tabindex="0" aria-label="{escaped(_aria_label(title, series, up, x))}" {ends}>'
         f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" aria-hidden="true">{lines}{curves}</svg></div>\n'
         f'<div class="x" aria-hidden="true">{below}<em>{escaped(x)}</em></div>\n</div>\n'
     )
@@ -124,8 +124,8 @@ def _curve(one: Series, across: Range, up: Range) -> str:
     dots = "".join(f"M{place}h0" for piece in pieces for place in piece) if one.dots and len(one.points) <= 60 else ""
     # A line of no length with round ends is a dot, and stays round where the drawing is stretched.
     lone = "".join(f"M{piece[0]}h0" for piece in pieces if len(piece) == 1)
-    marks = f'<path class="dots {_look(one)}" d="{dots or lone}"/>' if dots or lone else ""
-    return f'<path class="curve {_look(one)}" d="{path}"/>{marks}' if path else ""
+    marks = f'<path class="dots {_css_class(one)}" d="{dots or lone}"/>' if dots or lone else ""
+    return f'<path class="curve {_css_class(one)}" d="{path}"/>{marks}' if path else ""
 
 
 def _pieces(one: Series, across: Range, up: Range) -> Iterator[list[str]]:
@@ -143,12 +143,12 @@ def _pieces(one: Series, across: Range, up: Range) -> Iterator[list[str]]:
         yield piece
 
 
-def _spoken(title: str, series: Sequence[Series], up: Range, x: str) -> str:
-    """The chart in a sentence, for those who hear it."""
-    told = [
-        f"{one.name} from {number(seen[0][1])} to {number(seen[-1][1])} over {x} {number(seen[0][0])} to "
-        f"{number(seen[-1][0])}, lowest {number(min(y for _, y in seen))}"
+def _aria_label(title: str, series: Sequence[Series], up: Range, x: str) -> str:
+    """The chart in a sentence, for screen readers."""
+    curves = [
+        f"{one.name} from {number(points[0][1])} to {number(points[-1][1])} over {x} {number(points[0][0])} to "
+        f"{number(points[-1][0])}, lowest {number(min(y for _, y in points))}"
         for one in series
-        if not one.faint and (seen := [(place, y) for place, y in one.points if isfinite(y)])
+        if not one.faint and (points := [(place, y) for place, y in one.points if isfinite(y)])
     ]
-    return f"Line chart of {title}{', logarithmic' if up.log else ''}: {'; '.join(told)}"
+    return f"Line chart of {title}{', logarithmic' if up.log else ''}: {'; '.join(curves)}"

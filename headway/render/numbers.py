@@ -75,6 +75,15 @@ def seconds(value: Number) -> str:
     return f"{value / 1e-9:.1f} ns"
 
 
+def step_time(value: Number) -> str:
+    """The time of a training step, in three digits.
+
+    >>> step_time(0.01234), step_time(2.5)
+    ('12.3 ms', '2.5 s')
+    """
+    return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
 def byte_size(count: Number) -> str:
     """Bytes in three digits; k M G T are powers of 1,000.
 

@@ -95,13 +95,13 @@ def _box(one: Token, largest: float) -> str:
     sign = f" <b>{escaped(signs(one.marks))}</b>" if one.marks else ""
     heat = f' style="--heat:{_heat(one.deviation, largest):.0f}%"' if "broken" in one.marks else ""
     return (
-        f'<li class="box{" gap" if one.more else ""}{f" {marks}" if marks else ""}"{heat} title="{_told(one, place)}">'
+        f'<li class="box{" gap" if one.more else ""}{f" {marks}" if marks else ""}"{heat} title="{_title(one, place)}">'
         f'<span dir="auto">{text}</span><small>{place}{sign}</small></li>'
     )
 
 
-def _told(one: Token, place: str) -> Html:
-    """Everything about a token in words, for the pointer and for those who hear the page."""
+def _title(one: Token, place: str) -> Html:
+    """Everything about a token in words, for the tooltip and for screen readers."""
     words = [MARKS[mark][1] for mark in MARKS if mark in one.marks]
     if one.deviation is not None:
         words.append(f"deviation {one.deviation:.1e}")
@@ -110,7 +110,7 @@ def _told(one: Token, place: str) -> Html:
 
 
 def _heat(deviation: float | None, largest: float) -> float:
-    """Percent of colour: a logarithm, since deviations differ by powers of ten; what is no number is as bad as any.
+    """Percent of colour: a logarithm, since deviations differ by powers of ten; NaN and inf count as the largest.
 
     >>> _heat(0.1, 0.1), _heat(1e-4, 0.1), _heat(float("nan"), 0.1)
     (60.0, 37.5, 60.0)

@@ -7,7 +7,7 @@ from typing import Any
 from headway.app.plan import Plan
 from headway.app.plan.candidate import MEMORY, Candidate, Wanted
 from headway.app.plan.data import DataSize
-from headway.render import duration, short
+from headway.render import duration, short, step_time
 
 UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)")
@@ -61,8 +61,7 @@ def _cells(one: Candidate, *, marked: bool) -> tuple[str, ...]:
     start = ("*" if marked else "", *sizes, f"{one.price.parameters:,}", str(one.batch), f"{short(one.price.memory)}B")
     if one.limit == MEMORY:
         return (*start, "too large", *["–"] * 6)
-    step = f"{1e3 * one.seconds:.3g} ms" if one.seconds < 1 else f"{one.seconds:.3g} s"
-    spent = (step, f"{one.steps:,}", duration(one.steps * one.seconds))
+    spent = (step_time(one.seconds), f"{one.steps:,}", duration(one.steps * one.seconds))
     return (*start, *spent, short(one.tokens), f"{one.ratio:,.3g}", f"{one.passes:,.1f}", short(one.flops))
 
 
