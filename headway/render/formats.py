@@ -74,7 +74,7 @@ def _latex(one: Table) -> str:
     head = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{latex_escaped(one.title)}}}",
+        *([rf"\caption{{{latex_escaped(one.title)}}}"] if one.title else []),
         *([rf"\label{{{one.label}}}"] if one.label else []),
         rf"\begin{{tabular}}{{{aligned}}}",
     ]

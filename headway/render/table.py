@@ -40,7 +40,7 @@ Cell = int | float | str | Amount | None
 class Table:
     """A title, heads of columns, rows of cells.
 
-    total: the last row sums up the others. label: the \\label of LaTeX. styles: the style in a terminal of a cell with
+    total: the last row sums up the others. label: its label in LaTeX. styles: the style in a terminal of a cell with
     this text, for verdicts.
     """
 
