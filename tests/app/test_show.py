@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import headway
+from headway.app import show as show_module
 from headway.app.show import BY_CHANCE, RANDOM, WRITTEN, inputs_of, open_target, selection_of
 from headway.config.text import SentenceConfig
 from headway.decoding import Request, generate
