@@ -30,7 +30,7 @@ from headway.cost.optimiser import block_matrices, optimiser_cost
 from headway.cost.setting import Setting
 from headway.cost.sheet import EMBEDDINGS, by_kind
 from headway.cost.time import STEP, predict
-from headway.cost.time.kernels import FORWARD, LEARNING, UPDATE, Held
+from headway.cost.time.kernels import FORWARD, LEARNING, UPDATE, WeightBytes
 from headway.cost.time.machine import Machine
 from headway.data.batch import IGNORED, Batch
 from headway.data.loader import Loader, Order
@@ -213,7 +213,7 @@ def _seconds(
     """Of the whole step, and of each operation; None of an unknown machine."""
     if machine is None:
         return None, tuple((line, None) for line in found)
-    whole, held = predict(found, machine, STEP, dtype=dtype), Held.of(found, dtype)
+    whole, held = predict(found, machine, STEP, dtype=dtype), WeightBytes.of(found, dtype)
 
     def of(phase: str, some: Iterable[Line]) -> float:
         return sum((machine.seconds(line, phase, dtype=dtype, held=held) for line in some), 0.0)

@@ -43,7 +43,7 @@ class Size:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class View:
+class CostView:
     """How the price is shown."""
 
     formula: Flag = False
@@ -92,7 +92,7 @@ class Format:
 def cost(
     *targets: str,
     size: Size = Size(),
-    view: View = View(),
+    view: CostView = CostView(),
     format: Format = Format(),
 ) -> int:
     """What a model costs: parameters, FLOPs, memory, depth, reach, bottleneck, time.
@@ -134,7 +134,7 @@ def cost(
     return cost_views.run(job)
 
 
-def _mode(view: View, targets: tuple[str, ...]) -> str:
+def _mode(view: CostView, targets: tuple[str, ...]) -> str:
     """The one thing that is asked for, or a refusal."""
     asked = {"formula": view.formula, "explain": view.explain, "units": view.units, "sweep": view.sweep is not None,
              "verify": view.verify, "machine": view.machine}  # fmt: skip

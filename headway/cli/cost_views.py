@@ -21,7 +21,7 @@ from headway.render.formats import LATEX, MARKDOWN, TEXT, formatted
 from headway.render.table import Table
 
 if TYPE_CHECKING:
-    from headway.cli.cost import Format, View
+    from headway.cli.cost import CostView, Format
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Job:
     targets: tuple[str, ...]
     given: dict[str, Any]
     mode: str
-    view: "View"
+    view: "CostView"
     kind: str
     format: "Format"
     memory: str | None

@@ -43,7 +43,7 @@ from headway.sizes import Cost
 
 @dataclass(frozen=True)
 class TracedMemory:
-    """Bytes, as `headway.cost.memory.Memory` counts them: peaks are of everything that is in use at once.
+    """Bytes, as `headway.cost.memory.ModelMemory` counts them: peaks are of everything that is in use at once.
 
     weights: buffers included. A module that learns nothing has no gradients, and no peak of a step.
     """

@@ -10,9 +10,10 @@ from headway.cost.limits import Limits, limits, times
 from headway.cost.op_tree import lines
 from headway.cost.resize import grain, resized
 from headway.cost.setting import Setting
-from headway.cost.time import FEEDFORWARD, PROJECTIONS, SCORES, crossover
+from headway.cost.time import FEEDFORWARD, PROJECTIONS, SCORES
 from headway.presets import preset
 from headway.presets.seeds import eecs_layer
+from tests.cost.crossover import crossover
 from tests.cost.tiny import MODELS
 from tests.cost.toy_machine import toy_machine
 

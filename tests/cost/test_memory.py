@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headway.config import Linear, Local
-from headway.cost.memory import Memory, cache_bytes, memory_of, peak, traced
+from headway.cost.memory import ModelMemory, cache_bytes, memory_of, peak, traced
 from headway.cost.memory.fit import _searched, largest, read_bytes
 from headway.cost.optimiser import entries_of
 from headway.cost.setting import Setting
@@ -57,7 +57,7 @@ def test_parameters_are_the_models(name: str) -> None:
 
 def test_gpt2_by_hand() -> None:
     found = memory_of(preset("gpt2"), Setting(batch=2, length=128), new=100)
-    assert isinstance(found, Memory)
+    assert isinstance(found, ModelMemory)
     assert found.weights == found.gradients == 4 * 124_439_808
     assert found.optimiser == 2 * found.weights
     assert found.cache_token == 12 * 2 * 768 * 4

@@ -33,7 +33,7 @@ from headway.cost.reach import Reach, reach
 from headway.cost.reach import sets as reach_sets
 from headway.cost.reach.masks import selected_layers
 from headway.cost.reach.models import Texts, layers_of
-from headway.cost.reach.sets import Axis, Boxes, Table
+from headway.cost.reach.sets import Axis, Boxes, TableSets
 from headway.ops.attention import MECHANISMS
 from headway.ops.mask import allowed, packed, padding
 from headway.presets import preset
@@ -316,4 +316,4 @@ def test_ranges_with_gaps_become_tables() -> None:
     outer = Boxes((Axis(torch.tensor([0, 0]), torch.tensor([1, 2]), 2),))
     inner = Boxes((Axis(torch.tensor([0, 3]), torch.tensor([1, 5]), 5),))
     found = reach_sets.compose(outer, inner)
-    assert isinstance(found, Table) and found.table.int().tolist() == [[1, 0, 0, 0, 0], [1, 0, 0, 1, 1]]
+    assert isinstance(found, TableSets) and found.table.int().tolist() == [[1, 0, 0, 0, 0], [1, 0, 0, 1, 1]]

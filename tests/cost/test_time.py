@@ -13,15 +13,12 @@ from headway.cost.time import (
     PROJECTIONS,
     SCORES,
     bottleneck,
-    bound,
-    by_seconds,
-    crossover,
     group,
     intensity,
     predict,
     shares,
 )  # fmt: skip
-from headway.cost.time.kernels import PHASES, Grid, Held
+from headway.cost.time.kernels import PHASES, Grid, WeightBytes
 from headway.ops.activation import activation_price
 from headway.ops.attention.cost import Workload, softmax_operation
 from headway.ops.linear import linear_price
@@ -31,6 +28,7 @@ from headway.ops.move import add_price, dropout_price, lookup_price
 from headway.ops.norm import norm_price
 from headway.presets import preset
 from headway.sizes import Cost, Operation, Sizes
+from tests.cost.crossover import by_seconds, crossover
 from tests.cost.toy_machine import RATES, toy_machine, without_overheads
 
 PRODUCT = Line("feedforward.up", 2, 2, linear_price(3, 5, 7, bias=True))
@@ -69,12 +67,12 @@ def test_one_row_is_looked_up_where_its_weights_are() -> None:
     machine = without_overheads(toy_machine(product_forward=grid))
     row = Line("up", 1, 1, linear_price(1, 5, 7, bias=False))
     assert machine.seconds(row) == pytest.approx(35 / near, rel=1e-12)
-    assert machine.seconds(row, held=Held(2.0**22, 4)) == pytest.approx(35 / far, rel=1e-12)
+    assert machine.seconds(row, held=WeightBytes(2.0**22, 4)) == pytest.approx(35 / far, rel=1e-12)
     # A model holds all of its weights in turn, but not the table it looks tokens up in.
     large = Line("down", 2**10, 2**10, linear_price(1, 16, 16, bias=False))
     table = Line("tokens", 1, 1, lookup_price(1, 2**20, 16))
-    assert Held.of([row, large, table], "float32").weights == 4 * (35 + 2**18)
-    assert Held.of([row, replace(large, runs=0)], "bfloat16") == Held(70.0, 2)
+    assert WeightBytes.of([row, large, table], "float32").weights == 4 * (35 + 2**18)
+    assert WeightBytes.of([row, replace(large, runs=0)], "bfloat16") == WeightBytes(70.0, 2)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +176,7 @@ def test_bad_questions_are_answered_by_a_sentence() -> None:
     with pytest.raises(ValueError, match=f"there is no phase 'prefill'; there are {', '.join(PHASES)}"):
         toy_machine().seconds(PRODUCT, "prefill")
     with pytest.raises(ValueError, match="there is no precision 'float8'"):
-        Held.of([PRODUCT], "float8")
+        WeightBytes.of([PRODUCT], "float8")
     with pytest.raises(ValueError, match="a price without operations has no bottleneck"):
         bottleneck([])
     from sympy import Symbol  # it takes half a second, and one test needs it
@@ -202,7 +200,7 @@ def test_bound_by_the_ridge() -> None:
     limit = 2 * RATES["product/forward"] / intensity(PRODUCT)  # the bandwidth at which the two are even
     for bandwidth, expected in ((0.99 * limit, "memory"), (1.01 * limit, "compute")):
         machine = toy_machine(memory_forward=Grid({"bytes": (1.0,)}, (bandwidth,)))
-        assert bound(PRODUCT, machine) == expected
+        assert bottleneck([PRODUCT], machine).bound == expected
 
 
 def test_groups_are_the_parts_of_a_model() -> None:

@@ -91,7 +91,7 @@ def _writer(config: Frozen) -> StackConfig:
 
 
 @dataclass(frozen=True)
-class Memory:
+class ModelMemory:
     """Bytes. Peaks are of everything that is in use at once, weights and inputs included.
 
     saved: activations that a pass keeps for its way back (with `aside`, what it keeps unseen by autograd's hooks);
@@ -118,7 +118,7 @@ class Memory:
         return asdict(self)
 
 
-def memory_of(config: Frozen, setting: Setting, *, optimiser: str = "adamw", new: int = 0) -> Memory:
+def memory_of(config: Frozen, setting: Setting, *, optimiser: str = "adamw", new: int = 0) -> ModelMemory:
     """All of it; `new` tokens to generate after a prompt of the setting's length."""
     _check(config, setting)
     still, taught = walked(config, setting), walked(config, setting, learning=True)
@@ -127,7 +127,7 @@ def memory_of(config: Frozen, setting: Setting, *, optimiser: str = "adamw", new
     update = update_bytes(config, setting, optimiser)
     written = writes(config)
     tokens = setting.length + new
-    return Memory(
+    return ModelMemory(
         weights=weights,
         gradients=weights,
         optimiser=state,

@@ -84,7 +84,7 @@ def _shallow(config: Any, layers: dict[str, int]) -> Any:
 
 
 @dataclass(frozen=True)
-class Found:
+class RunBytes:
     """Bytes of one run; the peak of each moment of it: of the first and of the last block of a stack, and between."""
 
     inputs: float
@@ -93,30 +93,30 @@ class Found:
     output: float
     peaks: dict[str, float] = field(default_factory=dict)
 
-    def __add__(self, other: "Found") -> "Found":
+    def __add__(self, other: "RunBytes") -> "RunBytes":
         return self._with(other, 1.0)
 
-    def __sub__(self, other: "Found") -> "Found":
+    def __sub__(self, other: "RunBytes") -> "RunBytes":
         return self._with(other, -1.0)
 
-    def _with(self, other: "Found", sign: float) -> "Found":
+    def _with(self, other: "RunBytes", sign: float) -> "RunBytes":
         peaks = {
             name: value + sign * other.peaks.get(name, value if sign < 0 else 0.0) for name, value in self.peaks.items()
         }
         own = (getattr(self, name) + sign * getattr(other, name) for name in ("inputs", "saved", "kept", "output"))
-        return Found(*own, peaks=peaks)
+        return RunBytes(*own, peaks=peaks)
 
-    def __mul__(self, times: float) -> "Found":
+    def __mul__(self, times: float) -> "RunBytes":
         peaks = {name: value * times for name, value in self.peaks.items()}
-        return Found(self.inputs * times, self.saved * times, self.kept * times, self.output * times, peaks)
+        return RunBytes(self.inputs * times, self.saved * times, self.kept * times, self.output * times, peaks)
 
 
-def _walk_of(found: Found) -> Walk:
+def _walk_of(found: RunBytes) -> Walk:
     peak = round(max(found.peaks.values()))
     return Walk(round(found.inputs), round(found.saved), round(found.kept), peak, round(found.output))
 
 
-def _run(config: Any, setting: Setting, learning: bool, forgets: bool) -> Found:
+def _run(config: Any, setting: Setting, learning: bool, forgets: bool) -> RunBytes:
     """One run; nothing is allocated."""
     ground = TraceDevice("fake")
     model = ground.module(on_meta(config).to(getattr(torch, setting.dtype))).module.train(learning)
@@ -130,17 +130,17 @@ def _run(config: Any, setting: Setting, learning: bool, forgets: bool) -> Found:
             return _passes(model, asked, live, given) if learning else _reads(model, asked, live, given)
 
 
-def _reads(model: nn.Module, asked: Passes, live: "Live", given: int) -> Found:
+def _reads(model: nn.Module, asked: Passes, live: "Live", given: int) -> RunBytes:
     out = asked.read(model)
-    return Found(given, 0, 0, _bytes(out), live.peaks)
+    return RunBytes(given, 0, 0, _bytes(out), live.peaks)
 
 
-def _passes(model: nn.Module, asked: Passes, live: "Live", given: int) -> Found:
+def _passes(model: nn.Module, asked: Passes, live: "Live", given: int) -> RunBytes:
     with live.saving():
         loss = asked.loss(model)
     saved, kept = live.saved, live.now + _kept_aside(model)
     loss.backward()
-    return Found(given, saved, kept, _bytes(loss), live.peaks)
+    return RunBytes(given, saved, kept, _bytes(loss), live.peaks)
 
 
 def _kept_aside(model: nn.Module) -> int:

@@ -26,7 +26,7 @@ from headway.config import (
 )
 from headway.cost.reach.argmax import argmax_bound, bound_of
 from headway.cost.reach.models import Texts, layers_of
-from headway.cost.reach.sets import Layer, TooLong
+from headway.cost.reach.sets import LayerSets, TooLong
 from headway.ops.mask import Mask
 from headway.steps import Number
 
@@ -132,13 +132,13 @@ def _length(config: Frozen, length: Number | None) -> Number:
     return 128 if made is None else made
 
 
-def summary(config: Frozen, layers: Sequence[Layer], bound: int | None) -> Reach:
+def summary(config: Frozen, layers: Sequence[LayerSets], bound: int | None) -> Reach:
     """The numbers of sets, however they were found."""
     found = tuple(_summed(layer) for layer in layers)
     return Reach(found, bound, _full_from(found), UNITS[config.kind_or_name()])
 
 
-def _summed(layer: Layer) -> LayerReach:
+def _summed(layer: LayerSets) -> LayerReach:
     counts, inputs = layer.sets.counts, layer.sets.inputs
     most = torch.arange(1, len(counts) + 1) if layer.causal else torch.full_like(counts, inputs)
     return LayerReach(

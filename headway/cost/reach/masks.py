@@ -21,7 +21,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headway.config import AttentionConfig, Pair
-from headway.cost.reach.sets import LONGEST, Axis, Boxes, Counted, Sets, Table, TooLong, everything, itself
+from headway.cost.reach.sets import LONGEST, Axis, Boxes, Counted, Sets, TableSets, TooLong, everything, itself
 from headway.ops.attention import record_of
 from headway.ops.mask import Mask, causal
 from headway.ops.mask.base import Or
@@ -123,7 +123,7 @@ def _inside(axis: Axis) -> bool:
     return bool(((axis.low <= place) & (place < axis.high)).all())
 
 
-def _table(whole: Mask, pairs: Pairs, *, residual: bool, own: bool) -> Table:
+def _table(whole: Mask, pairs: Pairs, *, residual: bool, own: bool) -> TableSets:
     queries, keys = pairs.shape
     if queries * keys > LONGEST**2:
         raise TooLong(
@@ -134,7 +134,7 @@ def _table(whole: Mask, pairs: Pairs, *, residual: bool, own: bool) -> Table:
     found, keep = by_head.any(0), kept_keys(whole)
     if own:
         found = found | torch.diag(torch.ones(queries, dtype=torch.bool) if residual else queries_matter(by_head))
-    return Table(found) if keep is None else _kept(found, keep, own=own)
+    return TableSets(found) if keep is None else _kept(found, keep, own=own)
 
 
 def queries_matter(by_head: Bool[Tensor, "H L M"]) -> Bool[Tensor, " L"]:
@@ -142,9 +142,9 @@ def queries_matter(by_head: Bool[Tensor, "H L M"]) -> Bool[Tensor, " L"]:
     return (by_head.sum(-1) > 1).any(0)
 
 
-def _kept(table: Bool[Tensor, "L M"], keep: Bool[Tensor, "1 M"], *, own: bool = True) -> Table:
+def _kept(table: Bool[Tensor, "L M"], keep: Bool[Tensor, "1 M"], *, own: bool = True) -> TableSets:
     """Without padding: it is no input, and what stands at its place is no output."""
-    return Table(table[keep[0]][:, keep[0]] if own else table[:, keep[0]])
+    return TableSets(table[keep[0]][:, keep[0]] if own else table[:, keep[0]])
 
 
 def selects(config: AttentionConfig, length: int) -> bool:

@@ -1,8 +1,8 @@
 """Reach measured: which inputs have a gradient at an output position, layer by layer, in a model that runs.
 
 As many copies of one text as there are positions go through the model as a batch; of copy i the output at position i is
-kept. One backward pass a layer then gives the gradients of all positions, each in its own copy. A `Trial` says for each
-kind of model what it is given, where its inputs enter, and which modules are its layers.
+kept. One backward pass a layer then gives the gradients of all positions, each in its own copy. A `ReachTrial` says for
+each kind of model what it is given, where its inputs enter, and which modules are its layers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from headway.config import Pair, RecurrentConfig, sides
 from headway.cost.reach import Reach, summary, texts_of
 from headway.cost.reach.argmax import bound_of
 from headway.cost.reach.models import Texts
-from headway.cost.reach.sets import Layer, Table
+from headway.cost.reach.sets import LayerSets, TableSets
 from headway.models.davit import DaViT, Dual, Stage
 from headway.models.encoder import Masked
 from headway.models.language import Language
@@ -35,7 +35,7 @@ from headway.ops.mask.kernel import kept_keys, without_padding
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchedLayer:
     """A layer: the module that gives its output, and which of the inputs is asked about."""
 
     part: str
@@ -51,14 +51,14 @@ def token_inputs(gradient: Float[Tensor, "L M D"]) -> Bool[Tensor, "L M"]:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class ReachTrial:
     """A run of a model on copies of one input: L copies, so that each position has its own.
 
     given: the inputs where they are numbers already; embeddings: the modules that make numbers of tokens.
     """
 
     run: Callable[[], Any]
-    watches: tuple[Watch, ...]
+    watches: tuple[WatchedLayer, ...]
     embeddings: tuple[nn.Module, ...] = ()
     given: Tensor | None = None
     inputs: Callable[[Tensor], Tensor] = token_inputs
@@ -66,7 +66,7 @@ class Trial:
     keep: Bool[Tensor, " L"] | None = None
 
 
-def trial_of(model: nn.Module, texts: Texts, draw: torch.Generator) -> Trial:
+def trial_of(model: nn.Module, texts: Texts, draw: torch.Generator) -> ReachTrial:
     """The trial of a model of headway."""
     if isinstance(model, SentenceEncoder):
         return trial_of(model.encoder, texts, draw)
@@ -89,12 +89,12 @@ def trial_of(model: nn.Module, texts: Texts, draw: torch.Generator) -> Trial:
     raise ValueError(f"a {type(model).__name__} is no model of headway: where its inputs enter is not known")
 
 
-def _text(model: Language | Masked, texts: Texts, draw: torch.Generator) -> Trial:
+def _text(model: Language | Masked, texts: Texts, draw: torch.Generator) -> ReachTrial:
     tokens = _copies(texts.length, texts.length, model.config.vocabulary, draw)
     keep, rest = _split(texts.mask)
     spread = None if keep is None else keep.expand(texts.length, -1)
     run = partial(model.hidden_states, tokens, keep=spread, mask=rest)
-    return Trial(
+    return ReachTrial(
         run,
         _stack(model.stack),
         (model.tokens,),
@@ -103,15 +103,15 @@ def _text(model: Language | Masked, texts: Texts, draw: torch.Generator) -> Tria
     )
 
 
-def _vectors(model: Vectors, texts: Texts, draw: torch.Generator) -> Trial:
+def _vectors(model: Vectors, texts: Texts, draw: torch.Generator) -> ReachTrial:
     given = _alike(texts.length, (texts.length, model.config.width), model, draw)
     keep, rest = _split(texts.mask)
     run = partial(model, given, keep=None if keep is None else keep.expand(texts.length, -1), mask=rest)
     alone = None if keep is None else keep[0]
-    return Trial(run, _stack(model.stack), given=given, residual=_residual(model.stack), keep=alone)
+    return ReachTrial(run, _stack(model.stack), given=given, residual=_residual(model.stack), keep=alone)
 
 
-def _stack(stack: Stack) -> tuple[Watch, ...]:
+def _stack(stack: Stack) -> tuple[WatchedLayer, ...]:
     return tuple(_watches("stack", stack.blocks, causal=stack.config.block.attention.causal))
 
 
@@ -128,60 +128,60 @@ def _copies(rows: int, length: int, vocabulary: int, draw: torch.Generator) -> I
     return torch.randint(vocabulary, (1, length), generator=draw).expand(rows, -1)
 
 
-def _watches(part: str, modules: Any, *, leaf: int = 0, causal: bool = False) -> Iterator[Watch]:
-    return (Watch(part, number, module, leaf, causal) for number, module in enumerate(modules, 1))
+def _watches(part: str, modules: Any, *, leaf: int = 0, causal: bool = False) -> Iterator[WatchedLayer]:
+    return (WatchedLayer(part, number, module, leaf, causal) for number, module in enumerate(modules, 1))
 
 
-def _translation(model: Seq2Seq, texts: Texts, draw: torch.Generator) -> Trial:
+def _translation(model: Seq2Seq, texts: Texts, draw: torch.Generator) -> ReachTrial:
     rows, c = max(texts.length, texts.source), model.config
     source, target = _copies(rows, texts.source, c.vocabulary, draw), _copies(rows, texts.length, c.outputs, draw)
     embeddings = (model.tokens,) if model.target_tokens is None else (model.tokens, model.target_tokens)
     watches = _both(model.encoder.blocks, model.decoder.blocks)
     residual = _residual(model.encoder) and _residual(model.decoder)
-    return Trial(partial(model, source, target), watches, embeddings, residual=residual)
+    return ReachTrial(partial(model, source, target), watches, embeddings, residual=residual)
 
 
-def _both(encoder: Any, decoder: Any, *, one_way: bool = False) -> tuple[Watch, ...]:
+def _both(encoder: Any, decoder: Any, *, one_way: bool = False) -> tuple[WatchedLayer, ...]:
     """Layers of the encoder of the source, of the decoder of the target and of the source."""
     read = _watches("encoder", encoder, causal=one_way)
     return (*read, *_watches("decoder", decoder, leaf=1, causal=True), *_watches("source", decoder))
 
 
-def _recurrent(model: Recurrent, texts: Texts, draw: torch.Generator) -> Trial:
+def _recurrent(model: Recurrent, texts: Texts, draw: torch.Generator) -> ReachTrial:
     rows, c = max(texts.length, texts.source), model.config
     assert isinstance(c, RecurrentConfig)
     source = _copies(rows, texts.source, c.source_vocabulary, draw)
     target = _copies(rows, texts.length, c.vocabulary, draw)
     watches = _both([model.encoder], [model.deep], one_way=not c.bidirectional)
-    return Trial(partial(model, source, target), watches, (model.encoder.tokens, model.tokens))
+    return ReachTrial(partial(model, source, target), watches, (model.encoder.tokens, model.tokens))
 
 
-def _patches(model: Vision, mask: Mask | None, draw: torch.Generator) -> Trial:
+def _patches(model: Vision, mask: Mask | None, draw: torch.Generator) -> ReachTrial:
     c, (keep, _) = model.config, _split(mask)
     pictures = _alike(c.length, (c.channels, *sides(c.image)), model, draw)
     inputs = partial(patch_inputs, grid=c.grid, patch=sides(c.patch))
-    return Trial(
+    return ReachTrial(
         partial(model.hidden_states, pictures, mask=mask), _stack(model.stack), (), pictures, inputs,
         _residual(model.stack),
         None if keep is None else keep[0],
     )  # fmt: skip
 
 
-def _pixels(model: DaViT, draw: torch.Generator) -> Trial:
+def _pixels(model: DaViT, draw: torch.Generator) -> ReachTrial:
     c = model.config
     pictures = _alike(c.grids[0][0] * c.grids[0][1], (c.channels, *sides(c.image)), model, draw)
-    watches = (Watch("stem", 0, model.stem), *_blocks(model))
-    return Trial(
+    watches = (WatchedLayer("stem", 0, model.stem), *_blocks(model))
+    return ReachTrial(
         partial(model.hidden_states, pictures), watches, (), pictures, partial(patch_inputs, grid=sides(c.image))
     )
 
 
-def _blocks(model: DaViT) -> Iterator[Watch]:
+def _blocks(model: DaViT) -> Iterator[WatchedLayer]:
     duals = [block for stage in model.stages if isinstance(stage, Stage) for block in stage.blocks]
     for place, dual in enumerate(duals):
         assert isinstance(dual, Dual)
-        yield Watch("spatial", 2 * place + 1, dual.spatial)
-        yield Watch("channel", 2 * place + 2, dual.channel)
+        yield WatchedLayer("spatial", 2 * place + 1, dual.spatial)
+        yield WatchedLayer("channel", 2 * place + 2, dual.channel)
 
 
 def _alike(rows: int, shape: tuple[int, ...], model: nn.Module, draw: torch.Generator) -> Float[Tensor, "B *shape"]:
@@ -208,7 +208,7 @@ def measured(
     return summary(config, measured_layers(model, texts, seed=seed), bound_of(config, texts.real, texts.source))
 
 
-def measured_layers(model: nn.Module, texts: Texts, *, seed: int = 0) -> list[Layer]:
+def measured_layers(model: nn.Module, texts: Texts, *, seed: int = 0) -> list[LayerSets]:
     """The sets of every layer, as tables."""
     draw = torch.Generator().manual_seed(seed)
     training, trial = model.training, trial_of(model, texts, draw)
@@ -222,7 +222,7 @@ def measured_layers(model: nn.Module, texts: Texts, *, seed: int = 0) -> list[La
 
 
 @contextmanager
-def _leaves(trial: Trial) -> Iterator[list[Tensor]]:
+def _leaves(trial: ReachTrial) -> Iterator[list[Tensor]]:
     """What is given, or what the embeddings give, cut off from the embeddings: where gradients are asked."""
     found = [] if trial.given is None else [trial.given.requires_grad_()]
 
@@ -235,7 +235,7 @@ def _leaves(trial: Trial) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def _outputs(watches: Sequence[Watch]) -> Iterator[dict[nn.Module, Tensor]]:
+def _outputs(watches: Sequence[WatchedLayer]) -> Iterator[dict[nn.Module, Tensor]]:
     """What the watched modules give."""
     found: dict[nn.Module, Tensor] = {}
 
@@ -247,15 +247,15 @@ def _outputs(watches: Sequence[Watch]) -> Iterator[dict[nn.Module, Tensor]]:
 
 
 def _layer(
-    watch: Watch, caught: dict[nn.Module, Tensor], leaves: list[Tensor], trial: Trial, draw: torch.Generator
-) -> Layer:
+    watch: WatchedLayer, caught: dict[nn.Module, Tensor], leaves: list[Tensor], trial: ReachTrial, draw: torch.Generator
+) -> LayerSets:
     found = _gradients(_in_rows(caught[watch.module]), leaves[watch.leaf], draw)
     if not trial.residual:
         found = _without_noise(found)
     seen = trial.inputs(found)
     if trial.keep is not None:
         seen = seen[trial.keep][:, trial.keep[-seen.shape[1] :]]
-    return Layer(watch.part, watch.number, Table(seen), watch.causal)
+    return LayerSets(watch.part, watch.number, TableSets(seen), watch.causal)
 
 
 def _in_rows(out: Tensor) -> Float[Tensor, "B L D"]:

@@ -32,9 +32,9 @@ from headway.cost.reach.sets import (
     LONGEST,
     Axis,
     Boxes,
-    Layer,
+    LayerSets,
     Sets,
-    Table,
+    TableSets,
     compose,
     everything,
     itself,
@@ -47,21 +47,21 @@ from headway.ops.mask.kernel import kept_keys, without_padding
 from headway.ops.mask.pairs import Pairs
 
 
-def grid_layers(config: DaViTConfig) -> list[Layer]:
+def grid_layers(config: DaViTConfig) -> list[LayerSets]:
     """The stem, and the two kinds of block in turn, numbered through all stages."""
     image, grids, number = sides(config.image), config.grids, 0
     pixels = Boxes(tuple(itself(size) for size in image))
-    found: list[Layer] = []
+    found: list[LayerSets] = []
     seen: Sets = pixels
     for stage, (grid, before) in enumerate(zip(grids, (image, *grids), strict=False)):
         side, step = (config.kernel, 2) if stage else (config.stem, config.stride)
         seen = compose(_convolution(grid, before, side, step), seen)
         if not stage:
-            found.append(Layer("stem", 0, seen))
+            found.append(LayerSets("stem", 0, seen))
         for _ in range(config.depths[stage]):
             for part, attended in (("spatial", _windows(config, grid)), ("channel", _channels(config, stage))):
                 number, seen = number + 1, _block(grid, attended, seen)
-                found.append(Layer(part, number, seen))
+                found.append(LayerSets(part, number, seen))
     return found
 
 
@@ -128,7 +128,7 @@ class Texts:
         return Pairs.of(torch.arange(self.length) - first), self.mask
 
 
-def layers_of(config: Frozen, texts: Texts) -> list[Layer]:
+def layers_of(config: Frozen, texts: Texts) -> list[LayerSets]:
     """The sets of every layer of a model."""
     if isinstance(config, SentenceConfig):
         return layers_of(config.encoder, texts)
@@ -149,7 +149,7 @@ def layers_of(config: Frozen, texts: Texts) -> list[Layer]:
     raise ValueError(f"{config.kind_or_name()} configures no model whose layers could be followed")
 
 
-def _stack(part: str, config: StackConfig, texts: Texts) -> list[Layer]:
+def _stack(part: str, config: StackConfig, texts: Texts) -> list[LayerSets]:
     attention, (pairs, mask) = config.block.attention, texts.pairs()
     length = pairs.shape[0]
     if mask is None and length > LONGEST and selects(attention, length) and not config.alternates:
@@ -167,7 +167,7 @@ def _start(patterns: list[Sets]) -> Sets:
     """Every position sees itself before the first layer, in the same axes."""
     seen = patterns[0]
     if not all(isinstance(one, Boxes) for one in patterns) or not isinstance(seen, Boxes):
-        return Table(torch.eye(len(seen.counts), dtype=torch.bool))
+        return TableSets(torch.eye(len(seen.counts), dtype=torch.bool))
     return Boxes(tuple(itself(axis.size, axis.step) for axis in seen.axes))
 
 
@@ -183,19 +183,19 @@ def repeated(seen: list[Sets], start: Sets, layers: int) -> list[Sets]:
     return found
 
 
-def _layers(part: str, found: list[Sets], *, causal: bool = False) -> list[Layer]:
-    return [Layer(part, number, sets, causal) for number, sets in enumerate(found, 1)]
+def _layers(part: str, found: list[Sets], *, causal: bool = False) -> list[LayerSets]:
+    return [LayerSets(part, number, sets, causal) for number, sets in enumerate(found, 1)]
 
 
-def _patches(config: VisionConfig, mask: Mask | None) -> list[Layer]:
+def _patches(config: VisionConfig, mask: Mask | None) -> list[LayerSets]:
     """Of the patches: tokens before them are parameters, and see nothing before the first layer."""
     extra, patches = config.extra, config.grid[0] * config.grid[1]
     pairs = Pairs.of(patches) if not extra else Pairs.of(torch.arange(-extra, patches))
     seen = _seen(config.stack, pairs, mask)
-    if extra or any(isinstance(one, Table) for one in seen):
+    if extra or any(isinstance(one, TableSets) for one in seen):
         keep = None if mask is None else kept_keys(mask)
         start = Boxes((Axis(*_after_extra(extra, patches), patches),))
-        start = start if keep is None else Table(start.table[keep[0]][:, keep[0, extra:]])
+        start = start if keep is None else TableSets(start.table[keep[0]][:, keep[0, extra:]])
     else:
         start = _start(seen)
     return _layers("stack", repeated(seen, start, config.stack.layers))
@@ -206,7 +206,7 @@ def _after_extra(extra: int, patches: int) -> tuple[Int[Tensor, " L"], Int[Tenso
     return place.clamp(min=0), (place + 1).clamp(min=0)
 
 
-def _translation(config: Seq2SeqConfig, texts: Texts) -> list[Layer]:
+def _translation(config: Seq2SeqConfig, texts: Texts) -> list[LayerSets]:
     encoder = _stack("encoder", config.encoder, Texts(texts.source, texts.source))
     own, other = _decoded(config.decoder, texts, encoder[-1].sets)
     return encoder + _layers("decoder", own, causal=True) + _layers("source", other)
@@ -238,17 +238,17 @@ def _asking(block: BlockConfig, across: Sets, sets: Sets) -> Sets:
     """What passes a cross-attention: by the residual, or by the query where there is more than one key to weigh."""
     if block.residual or bool((across.counts > 1).all()):
         return sets
-    return Table(sets.table & (across.counts > 1)[:, None])
+    return TableSets(sets.table & (across.counts > 1)[:, None])
 
 
-def _recurrent(config: RecurrentConfig, texts: Texts) -> list[Layer]:
+def _recurrent(config: RecurrentConfig, texts: Texts) -> list[LayerSets]:
     """Reading from both ends a network has seen all, from one end all before; the decoder starts from all of it."""
     length, source = texts.length, texts.source
     ahead = Axis(torch.zeros(source, dtype=torch.long), torch.arange(source) + 1, source)
     encoder = everything(source, source) if config.bidirectional else ahead
     decoder = Axis(torch.zeros(length, dtype=torch.long), torch.arange(length) + 1, length)
     return [
-        Layer("encoder", 1, Boxes((encoder,)), not config.bidirectional),
-        Layer("decoder", 1, Boxes((decoder,)), True),
-        Layer("source", 1, Boxes((everything(length, source),))),
+        LayerSets("encoder", 1, Boxes((encoder,)), not config.bidirectional),
+        LayerSets("decoder", 1, Boxes((decoder,)), True),
+        LayerSets("source", 1, Boxes((everything(length, source),))),
     ]

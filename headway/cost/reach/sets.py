@@ -74,7 +74,7 @@ class Boxes:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TableSets:
     """Any sets, written out."""
 
     table: Bool[Tensor, "L M"]
@@ -103,11 +103,11 @@ class Counted:
         )
 
 
-Sets = Boxes | Table | Counted
+Sets = Boxes | TableSets | Counted
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LayerSets:
     """What the positions of one layer see; `causal`: of what comes later they cannot see anything in any layer."""
 
     part: str
@@ -140,7 +140,7 @@ def compose(outer: Sets, inner: Sets) -> Sets:
     if _sees_all(outer) and bool((inner.counts == inner.inputs).any()):
         return Boxes((everything(len(outer.counts), inner.inputs),))
     # A sum of numbers that are not negative is 0 only where all are: no rounding can hide a way.
-    return Table(outer.table.float() @ inner.table.float() > 0)
+    return TableSets(outer.table.float() @ inner.table.float() > 0)
 
 
 def _sees_all(sets: Sets) -> bool:
@@ -171,7 +171,7 @@ def union(one: Sets, other: Sets) -> Sets:
     for first, second in ((one, other), (other, one)):
         if not bool(first.counts.any()) or _sees_all(second):
             return second
-    return Table(one.table | other.table)
+    return TableSets(one.table | other.table)
 
 
 def same(one: Sets, other: Sets) -> bool:
@@ -179,4 +179,4 @@ def same(one: Sets, other: Sets) -> bool:
     if isinstance(one, Boxes) and isinstance(other, Boxes) and len(one.axes) == len(other.axes):
         pairs = zip(one.axes, other.axes, strict=True)
         return all(torch.equal(a.low, b.low) and torch.equal(a.high, b.high) for a, b in pairs)
-    return isinstance(one, Table) and isinstance(other, Table) and torch.equal(one.table, other.table)
+    return isinstance(one, TableSets) and isinstance(other, TableSets) and torch.equal(one.table, other.table)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.cost.memory import Memory
+from headway.cost.memory import ModelMemory
 from headway.cost.op_tree import Line
 from headway.cost.optimiser import FLOPS as OPTIMISERS
 from headway.cost.sheet import Sheet
@@ -35,10 +35,10 @@ def amounts(sheet: Sheet) -> dict[str, int]:
         "peak of a forward pass": memory.peak_forward,
         "peak of a training step": memory.peak_step,
     }
-    return known | _more(memory) if isinstance(memory, Memory) else known
+    return known | _more(memory) if isinstance(memory, ModelMemory) else known
 
 
-def _more(memory: Memory) -> dict[str, int]:
+def _more(memory: ModelMemory) -> dict[str, int]:
     """What is known of configurations alone."""
     found = {
         "activations saved with checkpointing": memory.saved_checkpointed,

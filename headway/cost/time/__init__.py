@@ -1,4 +1,4 @@
-"""Expected seconds, the operation that dominates, and the size at which another takes over.
+"""Expected seconds, and the part of a model that dominates.
 
 By FLOPs (of the dense matrix products) nothing needs to be known of a machine; by seconds a measured one is asked:
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from headway.cost.op_tree import Line
 from headway.cost.setting import BYTES
-from headway.cost.time.kernels import BACKWARD, DECODING, FORWARD, LEARNING, UPDATE, Held, executed
+from headway.cost.time.kernels import BACKWARD, DECODING, FORWARD, LEARNING, UPDATE, WeightBytes, executed
 from headway.cost.time.machine import Machine
 
 STEP = "step"
@@ -45,7 +45,7 @@ def predict(lines: Iterable[Line], machine: Machine, phase: str = FORWARD, *, dt
         raise ValueError(f"there is no pass {phase!r}; there are {', '.join(WHOLE)}")
     found, overheads = tuple(lines), machine.of(dtype).overheads
     try:
-        held = Held.of(found, dtype)
+        held = WeightBytes.of(found, dtype)
         each = tuple(
             (line, sum(machine.seconds(line, one, dtype=dtype, held=held) for one in WHOLE[phase])) for line in found
         )
@@ -68,11 +68,6 @@ def _intensity(lines: Iterable[Line], dtype: str) -> float:
         entries = one.reads + one.writes + (0 if one.kind == "embedding" else one.parameters + one.borrowed)
         moved += line.runs * float(entries) * BYTES[dtype]
     return flops / moved if moved else 0.0
-
-
-def bound(line: Line, machine: Machine, *, dtype: str = "float32") -> str:
-    """What limits it here: "compute" or "memory", by the machine's ridge."""
-    return _bound(intensity(line, dtype=dtype), machine, dtype)
 
 
 def _bound(found: float, machine: Machine, dtype: str) -> str:
@@ -134,42 +129,3 @@ def bottleneck(
     of_part = _intensity([line for line in lines if group(line) == part], dtype)
     limit = None if machine is None else _bound(of_part, machine, dtype)
     return Bottleneck(part, found[part], "FLOPs" if machine is None else "seconds", of_part, limit)
-
-
-def by_seconds(machine: Machine, phase: str = FORWARD, *, dtype: str = "float32") -> Weigh:
-    """A weight for `shares` and `crossover`: seconds on this machine."""
-    return lambda line: sum(machine.seconds(line, one, dtype=dtype) for one in WHOLE[phase])
-
-
-def crossover(
-    sized: Callable[[int], Iterable[Line]],
-    *,
-    rising: str = SCORES,
-    falling: str = PROJECTIONS,
-    weigh: Weigh = dense_flops,
-    step: int = 1,
-    most: int = 2**22,
-) -> int | None:
-    """The smallest size at which `rising` weighs as much as `falling`; None where that is beyond `most`.
-
-    For self-attention with four projections 2 L² D = 4 L D², so that L = 2 D; over widths the two change places.
-    Sizes are multiples of `step`; doubled until it is passed, then halved in between, so the price is asked for no size
-    beyond twice the answer.
-    """
-
-    def passed(count: int) -> bool:
-        found = {rising: 0.0, falling: 0.0}
-        for line in sized(count * step):
-            if (name := group(line)) in found:
-                found[name] += weigh(line)
-        return found[rising] >= found[falling]
-
-    low, high = 0, 1
-    while not passed(high):
-        low, high = high, 2 * high
-        if high * step > most:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if passed(middle) else (middle, high)
-    return high * step

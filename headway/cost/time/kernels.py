@@ -122,14 +122,14 @@ PHASES = (FORWARD, LEARNING, BACKWARD, UPDATE, DECODING)
 
 
 @dataclass(frozen=True)
-class Held:
+class WeightBytes:
     """What the operations of a model use in turn: bytes of weights, and bytes of one entry."""
 
     weights: float
     itemsize: int
 
     @classmethod
-    def of(cls, lines: Iterable[Line], dtype: str) -> "Held":
+    def of(cls, lines: Iterable[Line], dtype: str) -> "WeightBytes":
         if dtype not in BYTES:
             raise ValueError(f"there is no precision {dtype!r}; there are {', '.join(BYTES)}")
         entries = sum(
@@ -138,7 +138,7 @@ class Held:
         return cls(float(entries * BYTES[dtype]), BYTES[dtype])
 
 
-def seconds_of(rates: Rates, line: Line, phase: str, held: Held) -> float:
+def seconds_of(rates: Rates, line: Line, phase: str, held: WeightBytes) -> float:
     """An operation as often as it runs, in one phase; decoding is forward, one token at a time."""
     if phase not in PHASES:
         raise ValueError(f"there is no phase {phase!r}; there are {', '.join(PHASES)}")
@@ -149,7 +149,7 @@ def seconds_of(rates: Rates, line: Line, phase: str, held: Held) -> float:
     return line.runs * _once(rates, line.operation, phase, held)
 
 
-def _once(rates: Rates, operation: Operation, phase: str, held: Held) -> float:
+def _once(rates: Rates, operation: Operation, phase: str, held: WeightBytes) -> float:
     if operation.kind in ("product", "convolution"):
         return _product(rates, operation, phase, held)
     if operation.kind == "attention":
@@ -172,7 +172,7 @@ def _kernel(phase: str) -> str:
     return FORWARD if phase == DECODING else phase
 
 
-def _product(rates: Rates, operation: Operation, phase: str, held: Held) -> float:
+def _product(rates: Rates, operation: Operation, phase: str, held: WeightBytes) -> float:
     work, phase = executed(_cost(operation, phase)), _kernel(phase)
     count, rows, inner, columns = _shape(operation, work)
     if not _table(operation):
@@ -184,7 +184,7 @@ def _product(rates: Rates, operation: Operation, phase: str, held: Held) -> floa
     return found + _tied(rates, operation, held) if phase == BACKWARD else found
 
 
-def _head(rates: Rates, operation: Operation, phase: str, held: Held) -> float:
+def _head(rates: Rates, operation: Operation, phase: str, held: WeightBytes) -> float:
     """While training, a loss over many logits takes a few rows at a time; the gradient of all weights is made of zeros,
     and once more in the scale of the loss."""
     work = executed(_cost(operation, phase))
@@ -206,13 +206,13 @@ def _shape(operation: Operation, work: float) -> tuple[float, float, float, floa
     return 1.0, side, side, side
 
 
-def _tied(rates: Rates, operation: Operation, held: Held) -> float:
+def _tied(rates: Rates, operation: Operation, held: WeightBytes) -> float:
     """The gradient of a table that two operations share comes in two parts, which are added."""
     bytes = 3.0 * float(operation.borrowed) * held.itemsize
     return rates.seconds("elementwise/forward", bytes, bytes=bytes)
 
 
-def _attention(rates: Rates, operation: Operation, phase: str, held: Held) -> float:
+def _attention(rates: Rates, operation: Operation, phase: str, held: WeightBytes) -> float:
     work = executed(_cost(operation, phase))
     _, queries, width, keys = _shape(operation, work)
     kernel = f"{'written' if _written(operation) else 'attention'}/{_kernel(phase)}"
@@ -226,14 +226,14 @@ def _written(operation: Operation) -> bool:
     return backward in (2 * forward, 3 * forward)
 
 
-def _embedding(rates: Rates, operation: Operation, phase: str, held: Held) -> float:
+def _embedding(rates: Rates, operation: Operation, phase: str, held: WeightBytes) -> float:
     """Backwards, a table of zeros with a few rows added."""
     entries = _table(operation) if phase == BACKWARD else operation.reads + operation.writes
     work = float(entries * held.itemsize)
     return rates.seconds(f"embedding/{BACKWARD if phase == BACKWARD else FORWARD}", work, bytes=work)
 
 
-def _stream(rates: Rates, operation: Operation, phase: str, held: Held) -> float:
+def _stream(rates: Rates, operation: Operation, phase: str, held: WeightBytes) -> float:
     """Norms, activations, losses and sums: what they read and write."""
     side = BACKWARD if phase == BACKWARD else FORWARD
     if operation.kind == "activation":
@@ -248,16 +248,16 @@ def _stream(rates: Rates, operation: Operation, phase: str, held: Held) -> float
     return _streamed(rates, "elementwise", operation, held)
 
 
-def _streamed(rates: Rates, kernel: str, operation: Operation, held: Held, side: str = FORWARD) -> float:
+def _streamed(rates: Rates, kernel: str, operation: Operation, held: WeightBytes, side: str = FORWARD) -> float:
     bytes = _bytes(operation, held)
     return rates.seconds(f"{kernel}/{side}", bytes, bytes=bytes)
 
 
-def _bytes(operation: Operation, held: Held) -> float:
+def _bytes(operation: Operation, held: WeightBytes) -> float:
     return float((operation.reads + operation.writes) * held.itemsize)
 
 
-def _update(rates: Rates, operation: Operation, held: Held) -> float:
+def _update(rates: Rates, operation: Operation, held: WeightBytes) -> float:
     """Its parameters' part of the optimiser, which goes through those of the whole model."""
     work = 4.0 * float(operation.parameters)
     return rates.seconds("update/forward", work, bytes=max(work, held.weights))

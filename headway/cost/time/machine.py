@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from headway.cost.op_tree import Line
-from headway.cost.time.kernels import FORWARD, Axes, Grid, Held, Rates, rates_of, seconds_of
+from headway.cost.time.kernels import FORWARD, Axes, Grid, Rates, WeightBytes, rates_of, seconds_of
 from headway.cost.time.probes import PROBES, Probe
 from headway.data.files import write_json
 from headway.models.language import Language
@@ -158,13 +158,15 @@ class Machine:
     measured: str
     rates: Mapping[str, Rates]
 
-    def seconds(self, line: Line, phase: str = FORWARD, *, dtype: str = "float32", held: Held | None = None) -> float:
+    def seconds(
+        self, line: Line, phase: str = FORWARD, *, dtype: str = "float32", held: WeightBytes | None = None
+    ) -> float:
         """An operation as often as it runs, in one phase: forward, learning (forward with gradients), backward, update.
 
         `held`: what else the model holds, where that is known; a weight that has to come from memory each time is
         slower than one that stays in the cache.
         """
-        return seconds_of(self.of(dtype), line, phase, held or Held.of([line], dtype))
+        return seconds_of(self.of(dtype), line, phase, held or WeightBytes.of([line], dtype))
 
     def of(self, dtype: str) -> Rates:
         """The rates of one precision."""

@@ -70,7 +70,7 @@ def trace(
     what depends on data). lengths: sizes that are lengths of a text, for the depth with serial widths.
     """
     known = text_lengths((inputs, keywords)) if lengths is None else set(lengths)
-    run = Run(module, (inputs, keywords), backward, loss, known)
+    run = TraceRequest(module, (inputs, keywords), backward, loss, known)
     seen = run.on(device)
     notes: list[str] = []
     if seen.problem is not None and device == "meta":
@@ -94,7 +94,7 @@ def trace(
 
 
 @dataclass(frozen=True)
-class Run:
+class TraceRequest:
     """A module, what it is given, and what is asked."""
 
     module: nn.Module
@@ -129,7 +129,7 @@ ROOM = "memory is too low: torch's recurrent kernels keep a workspace that shape
 MATH = "memory is that of plain products on the meta device: a fused attention kernel would not hold the scores"
 
 
-def _instead(run: Run, stopped: TracedRun) -> tuple[TracedRun, list[str]]:
+def _instead(run: TraceRequest, stopped: TracedRun) -> tuple[TracedRun, list[str]]:
     """Fake tensors know constants that a module reads back, and a device that all of torch supports."""
     again = run.on("fake")
     assert stopped.problem is not None
@@ -142,7 +142,7 @@ def _attends(seen: TracedRun) -> bool:
     return any(event.work.kind == "attention" for event in seen.tracer.events.all)
 
 
-def _guessed(run: Run, stopped: TracedRun) -> tuple[Run, TracedRun]:
+def _guessed(run: TraceRequest, stopped: TracedRun) -> tuple[TraceRequest, TracedRun]:
     """The same with numbers that a module asks for taken for 1, so that the rest is priced too; and a note of it."""
     assert stopped.problem is not None
     bold = replace(run, guessing=True)

@@ -101,7 +101,7 @@ def covers(tensor: Tensor) -> bool:
 
 
 @dataclass(frozen=True)
-class Axis:
+class SoftmaxAxis:
     """An axis of a storage that a softmax was taken over: its size, its stride, and what it runs over."""
 
     size: int
@@ -110,7 +110,7 @@ class Axis:
 
 
 @dataclass
-class Entry:
+class StorageEntry:
     """parameter: its name. lasting: a parameter's or a buffer's. weighted: the axis of a softmax. summed: what the last
     product ran over."""
 
@@ -119,7 +119,7 @@ class Entry:
     depths: Depths = field(default_factory=Depths)
     parameter: str | None = None
     lasting: bool = False
-    weighted: Axis | None = None
+    weighted: SoftmaxAxis | None = None
     summed: str | None = None
 
 
@@ -127,10 +127,10 @@ class Storages:
     """Entries by storage, and the bytes of those that were made while looking."""
 
     def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, StorageEntry] = {}
         self.live = self.peak = 0
 
-    def of(self, tensor: Tensor) -> Entry:
+    def of(self, tensor: Tensor) -> StorageEntry:
         """What is known of a tensor's storage; of one not met before, nothing: it was there already."""
         storage = tensor.untyped_storage()
         found = self.entries.get(storage._cdata)
@@ -152,9 +152,9 @@ class Storages:
         """Whether a tensor's storage was never met."""
         return tensor.untyped_storage()._cdata not in self.entries
 
-    def _add(self, storage: UntypedStorage, size: int) -> Entry:
+    def _add(self, storage: UntypedStorage, size: int) -> StorageEntry:
         key = storage._cdata
-        entry = self.entries[key] = Entry(weakref.ref(storage, lambda _: self._gone(key)), size)
+        entry = self.entries[key] = StorageEntry(weakref.ref(storage, lambda _: self._gone(key)), size)
         self.live += size
         self.peak = max(self.peak, self.live)
         return entry
@@ -231,13 +231,13 @@ class Axes:
         ]
 
 
-def moved(axis: Axis | None, source: Tensor, result: Tensor) -> Axis | None:
+def moved(axis: SoftmaxAxis | None, source: Tensor, result: Tensor) -> SoftmaxAxis | None:
     """The same axis in a result of the same shape, whose strides may differ."""
     if axis is None or source.shape != result.shape:
         return None
     for size, before, after in zip(source.shape, source.stride(), result.stride(), strict=True):
         if (size, before) == (axis.size, axis.stride):
-            return Axis(size, after, axis.over)
+            return SoftmaxAxis(size, after, axis.over)
     return None
 
 

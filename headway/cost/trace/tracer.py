@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headway.cost.trace.call import Called, plain_name
 from headway.cost.trace.products import ADDED, PRODUCTS, STAND_INS, Work
 from headway.cost.trace.rules import LOOKUPS, SOFTMAX, work
-from headway.cost.trace.storages import Axes, Axis, Depth, Storages, deeper, deepest, moved
+from headway.cost.trace.storages import Axes, Depth, SoftmaxAxis, Storages, deeper, deepest, moved
 from headway.observe.hooks import every_module
 from headway.ops.attention.cost import flash_causal
 from headway.steps import COUNTINGS, POSITIONS, Each
@@ -263,7 +263,7 @@ class Tracer(TorchDispatchMode):
         entry = self.storages.of(result)
         if called.name in SOFTMAX and result.dim():
             axis = called.bound["dim"]
-            entry.weighted = Axis(result.shape[axis], result.stride(axis), _over(done))
+            entry.weighted = SoftmaxAxis(result.shape[axis], result.stride(axis), _over(done))
         elif done.macs:
             entry.summed = _over(done)
         else:
