@@ -24,7 +24,7 @@ class Far(GPT):
 class CountsInItsNumbers(Far):
     """Counts positions in the type of the weights: bfloat16 has 256, 258, 260 …"""
 
-    def real_positions(self, tokens: Tensor, keep: Tensor, segments: Tensor | None) -> Tensor:
+    def counted(self, tokens: Tensor, keep: Tensor, segments: Tensor | None) -> Tensor:
         return keep.to(self.head.weight.dtype).cumsum(-1).long() - 1
 
 
