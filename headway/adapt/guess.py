@@ -10,8 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 from headway.adapt.adapter import Adapter
 from headway.adapt.call import LOOKUPS
-from headway.adapt.libraries import foreign, torch_layer
-from headway.adapt.own import own
+from headway.adapt.libraries import library_adapter, torch_layer_adapter
+from headway.adapt.own import own_adapter
 from headway.adapt.signature import (
     MASKS,
     POSITIONS,
@@ -23,7 +23,7 @@ from headway.adapt.signature import (
     reads_one_way,
     size,
 )
-from headway.adapt.transformers import decoding, pretrained
+from headway.adapt.transformers import decoder_session, transformers_adapter
 from headway.adapt.trial import check_adapter, error_line, inference, longest_length, result, trial_run, works
 from headway.config import nearest
 
@@ -41,12 +41,12 @@ def guess_adapter(model: nn.Module, adapter: Adapter | None, told: Mapping[str, 
     if adapter is not None:
         return check_adapter(model, replace(adapter, **told))
     found = _known(model)
-    return check_adapter(model, plain(model, told) if found is None else replace(found, **told))
+    return check_adapter(model, module_adapter(model, told) if found is None else replace(found, **told))
 
 
 def _known(model: nn.Module) -> Adapter | None:
     """By the manners of a library; None of a module of one's own."""
-    for family in (own, pretrained, foreign, torch_layer):
+    for family in (own_adapter, transformers_adapter, library_adapter, torch_layer_adapter):
         found = family(model)
         if found is not None:
             return found
@@ -56,13 +56,13 @@ def _known(model: nn.Module) -> Adapter | None:
 FIELDS = frozenset(one.name for one in fields(Adapter))
 
 
-def plain(model: nn.Module, told: Mapping[str, Any]) -> Adapter:
+def module_adapter(model: nn.Module, told: Mapping[str, Any]) -> Adapter:
     """The adapter of any module; a ValueError that names a field to give where nothing helps.
 
     What was told is part of every call that a guess is tried by.
     """
     signature = Signature(model)
-    found = inputs_of(model, replace(_started(signature), **told), told)
+    found = guess_inputs(model, replace(_started(signature), **told), told)
     if found.call is None:
         found = _masked(model, found, signature, told)
         found = _placed(model, found, signature, told)
@@ -133,7 +133,7 @@ def _cached(found: Adapter, signature: Signature, told: Mapping[str, Any]) -> Ad
     usual = signature.has("input_ids", "past_key_values", "use_cache")
     if "session" in told or not usual or found.source is not None:
         return found
-    return replace(found, session=decoding())
+    return replace(found, session=decoder_session())
 
 
 def _claimed(model: nn.Module, found: Adapter, told: Mapping[str, Any]) -> Adapter:
@@ -167,7 +167,7 @@ TIMES = (1, 2, 4, 16)
 SIDES = (224, 32, 64, 28, 16, 96, 128, 256, 384)
 
 
-def inputs_of(model: nn.Module, start: Adapter, told: Mapping[str, Any]) -> Adapter:
+def guess_inputs(model: nn.Module, start: Adapter, told: Mapping[str, Any]) -> Adapter:
     """Tokens where they are looked up, else vectors, else images."""
     ways = {"tokens": _as_tokens, "vectors": _as_vectors, "images": _as_images}
     errors: list[str] = []

@@ -13,7 +13,7 @@ from headway.adapt.transformers import first_position, within
 from headway.adapt.trial import works
 
 
-def foreign(model: nn.Module) -> Adapter | None:
+def library_adapter(model: nn.Module) -> Adapter | None:
     """The adapter of a model of one of these libraries; None of anything else."""
     library = type(model).__module__.split(".")[0]
     makers = X_TRANSFORMERS if library == "x_transformers" else SENTENCES if library == "sentence_transformers" else {}
@@ -153,7 +153,7 @@ DECODERS = (nn.TransformerDecoder, nn.TransformerDecoderLayer)
 NOTE = "What it reads besides is one fixed source of 3 vectors; its triangle of a mask is given with every call."
 
 
-def torch_layer(model: nn.Module) -> Adapter | None:
+def torch_layer_adapter(model: nn.Module) -> Adapter | None:
     """The adapter of one of torch's layers; None of anything else."""
     if isinstance(model, nn.RNNBase):
         return _recurrent(model)

@@ -15,7 +15,7 @@ from headway.ops.mask.base import And, Not, Or
 from headway.ops.mask.positions import Selected
 
 
-def own(module: nn.Module) -> Adapter | None:
+def own_adapter(module: nn.Module) -> Adapter | None:
     """The adapter of one of our models; None of anything else."""
     config = getattr(module, "config", None)
     kind = config.kind_or_name() if hasattr(config, "kind_or_name") else None  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ PLACES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_
 NOT_BY_POSITIONS = "Positions that start again do not keep texts in one row apart here; a mask of all pairs does."
 
 
-def pretrained(model: nn.Module) -> Adapter | None:
+def transformers_adapter(model: nn.Module) -> Adapter | None:
     """The adapter of a model in the manner of transformers; None of anything else."""
     config, main = getattr(model, "config", None), getattr(model, "main_input_name", None)
     if config is None or not isinstance(main, str) or getattr(config, "model_type", None) is None:
@@ -76,7 +76,7 @@ def _reader(model: nn.Module, config: Any) -> Adapter:
 
 
 def _session(takes: Signature, causal: bool | None, offset: int) -> dict[str, Any]:
-    return {"session": decoding(offset)} if causal and takes.has("past_key_values", "use_cache") else {}
+    return {"session": decoder_session(offset)} if causal and takes.has("past_key_values", "use_cache") else {}
 
 
 def _segments(model: nn.Module, found: Adapter, config: Any) -> Adapter:
@@ -168,7 +168,7 @@ class Memory:
         return output
 
 
-def decoding(offset: int = 0, cache: str = "past_key_values") -> Any:
+def decoder_session(offset: int = 0, cache: str = "past_key_values") -> Any:
     """A session of a decoder: a mask over past and present, and positions that count real tokens."""
 
     def session(model: nn.Module, reading: Reading) -> Step:

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.adapt.adapter import Adapter, Reading
 from headway.adapt.call import call, select_output
@@ -21,30 +21,12 @@ from headway.audit.health.page import section
 from headway.audit.laws import LAWS
 from headway.audit.report import Report
 from headway.audit.show.html import document
-from headway.audit.subject.target import opened
 from headway.config.run_files import CONFIG, METRICS
 from headway.data.files import write_whole
+from headway.hub.load import OpenModel
 from headway.render import page
 
 ITEMS, LENGTH = 4, 128  # what the state of a model is measured on: enough for a mean, little enough for a minute
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A model to look at: how it is called (None: to be guessed), its name, and the run that it comes from."""
-
-    module: nn.Module
-    adapter: Adapter | None
-    name: str
-    run: Path | None
-
-
-def open_target(text: str, told: Mapping[str, Any], *, seed: int) -> Opened:
-    """What a word on the command line means; `told` is what it says of how the model is called."""
-    module, adapter, name, _ = opened(text, seed=seed, told=told)
-    path = Path(text).expanduser()
-    is_run = (path / METRICS).is_file() and (path / CONFIG).is_file()
-    return Opened(module, adapter, name, path if is_run else None)
 
 
 def sentences() -> dict[str, str]:
@@ -56,16 +38,20 @@ def page_of(report: Report) -> str:
     return document(report, sentences())
 
 
-def keep(run: Path, found: Report) -> Path:
-    """Beside the run: audit.json, and the page of the run with it."""
+def keep(run: Path, found: Report) -> Path | None:
+    """Beside the run: audit.json, and the page of the run with it; None where it has nothing to show yet."""
+    if not ((run / METRICS).is_file() and (run / CONFIG).is_file()):
+        return None
     write_whole(run / FILE, json.dumps(found.as_json() | {"sentences": sentences()}, indent=1) + "\n")
     return write_report(run)
 
 
-def health_of(found: Opened, told: Mapping[str, Any], *, data: str | None, seed: int) -> Health:
+def health_of(
+    found: OpenModel, adapter: Adapter | None, told: Mapping[str, Any], *, data: str | None, seed: int
+) -> Health:
     """The state of a model's attention on a text, or on random inputs."""
-    with restoring(found.module):
-        subject = AdaptedModel(found.module, guess_adapter(found.module, found.adapter, told), found.name)
+    with restoring(found.model):
+        subject = AdaptedModel(found.model, guess_adapter(found.model, adapter, told), found.name)
         a = subject.adapter
         given = draw_reading(a, seed=seed, length=fit_length(a, LENGTH), items=ITEMS, source=LENGTH // 2)
         given = subject.prepare(given if data is None else replace(given, **_text(found, subject, data)))
@@ -78,14 +64,11 @@ def _result(subject: AdaptedModel, given: Reading) -> Tensor:
     return select_output(call(subject.module, subject.adapter, given), subject.adapter.output)
 
 
-def _text(found: Opened, subject: AdaptedModel, data: str) -> dict[str, Tensor]:
+def _text(found: OpenModel, subject: AdaptedModel, data: str) -> dict[str, Tensor]:
     """The beginning of a file as rows of tokens."""
-    from headway.data.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.read(Path(found.name).expanduser()) if Path(found.name).expanduser().is_dir() else None
-    if tokenizer is None or subject.adapter.inputs != "tokens":
+    if found.tokenizer is None or subject.adapter.inputs != "tokens":
         raise ValueError(f"{found.name} has no tokenizer to read {data} with: leave --data out for random inputs")
-    ids = tokenizer.encode(Path(data).read_text(encoding="utf-8"))
+    ids = found.tokenizer.encode(Path(data).read_text(encoding="utf-8"))
     length = fit_length(subject.adapter, LENGTH)
     rows = min(ITEMS, len(ids) // length)
     if rows < 1:

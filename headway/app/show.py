@@ -1,7 +1,7 @@
 """Looking at a model as a job: what was asked for is checked, a target is opened, and the model runs once."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from headway.config import Frozen
 from headway.cost.show.report import available
 from headway.decoding import Request, generate
 from headway.hub import target
-from headway.hub.load import load_directory, open_without_weights
+from headway.hub.load import OpenModel, open_model
 from headway.look.reading import ModelInputs, ModelSample, numbers, own_kind, read, vocabulary_of
 from headway.look.reading.foreign import NEW, WRITTEN
 from headway.look.reading.sample import at_rest
@@ -23,46 +23,23 @@ from headway.observe.weights import Selection
 from headway.render import byte_size
 
 SEEDS = 2**63
-RANDOM = "The weights are random: a preset has none of its own."
 BY_CHANCE = "There is no tokenizer: the text is cut at its words, and each has a token by chance."
 
 
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model to look at, what cuts its texts (None: nothing does), and what is to be said of it."""
-
-    model: nn.Module
-    tokenizer: Any
-    title: str
-    notes: tuple[str, ...] = ()
-    receipt: str = ""
-
-
-def open_target(text: str, *, seed: int = 0, dtype: str | None = None) -> LoadedModel:
+def open_target(text: str, *, seed: int = 0, dtype: str | None = None) -> OpenModel:
     """What a word on the command line means: PRESET | directory | run | package.module:function."""
     if not 0 <= seed < SEEDS:
         raise ValueError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
     found = target.resolve(text)
-    if isinstance(found, target.Directory):
-        return _loaded(found.path, text, dtype)
     if isinstance(found, target.Preset):
         _check_room(found.config, found.name, torch.float32 if dtype is None else getattr(torch, dtype))
-    return _build(found, seed, dtype)
-
-
-def _loaded(path: Path, text: str, dtype: str | None) -> LoadedModel:
-    model, tokenizer, receipt = load_directory(path, dtype=dtype)
-    return LoadedModel(model, tokenizer, _title(text), receipt=str(receipt))
-
-
-def _title(text: str) -> str:
-    """A directory's name as it was typed; of an absolute path the end, since pages are given to others.
-
-    >>> _title("runs/first"), _title("/home/me/models/bert")
-    ('runs/first', 'models/bert')
-    """
-    path = Path(text)
-    return "/".join(path.parts[-2:]) if path.is_absolute() else text
+    opened = open_model(text, dtype=dtype, seed=seed)
+    if opened.beside is not None:
+        return replace(opened, tokenizer=opened.beside)
+    config = getattr(opened.model, "config", None)
+    words = _words(config) if opened.weights != "loaded" and isinstance(config, Frozen) else 0
+    # No text could mean anything to random weights: its words get tokens of their own.
+    return replace(opened, tokenizer=numbers(words), notes=(*opened.notes, BY_CHANCE)) if words else opened
 
 
 def _check_room(config: Any, name: str, dtype: torch.dtype) -> None:
@@ -82,21 +59,8 @@ def _words(config: Any) -> int:
     return min((found for name in names if (found := getattr(inner, name, None))), default=0)
 
 
-def _build(found: target.Preset | target.Function, seed: int, dtype: str | None) -> LoadedModel:
-    """What a preset or a function of one's own makes: a model, a configuration, or a model and its tokenizer.
-
-    Where nothing cuts texts, words get tokens of their own: no text could mean anything to random weights.
-    """
-    model, tokenizer, _ = open_without_weights(found, dtype=dtype, seed=seed)
-    if isinstance(found, target.Function) and not isinstance(getattr(model, "config", None), Frozen):
-        return LoadedModel(model, tokenizer, found.name)
-    words = _words(model.config) if tokenizer is None else 0
-    notes = (RANDOM, BY_CHANCE) if words else (RANDOM,)
-    return LoadedModel(model, numbers(words) if words else tokenizer, found.name, notes)
-
-
 def view_of(
-    loaded: LoadedModel,
+    loaded: OpenModel,
     given: ModelInputs,
     *,
     selection: Selection = Selection(),  # noqa: B008
@@ -109,7 +73,7 @@ def view_of(
     return view_sample(replace(sample, notes=notes), selection=selection, lens=lens, say=say)
 
 
-def _sample(loaded: LoadedModel, given: ModelInputs) -> ModelSample:
+def _sample(loaded: OpenModel, given: ModelInputs) -> ModelSample:
     """The sample; a model of ours that reads a source writes the target where there is none."""
     model, tokenizer = loaded.model, loaded.tokenizer
     if own_kind(model) not in ("seq2seq", "recurrent") or given.pair is not None:
@@ -159,7 +123,7 @@ def show(
     return view_of(_loaded_model(model, tokenizer, seed), given, selection=selection, lens=lens)
 
 
-def _loaded_model(model: Any, tokenizer: Any, seed: int) -> LoadedModel:
+def _loaded_model(model: Any, tokenizer: Any, seed: int) -> OpenModel:
     if isinstance(model, str | Path):
         found = open_target(str(model), seed=seed)
         return found if tokenizer is None else replace(found, tokenizer=tokenizer)
@@ -169,7 +133,7 @@ def _loaded_model(model: Any, tokenizer: Any, seed: int) -> LoadedModel:
         raise ValueError(f"a {type(model).__name__} cannot be looked at: give a module, a directory or a preset")
     inner = getattr(model, "_orig_mod", None)  # hooks do not go through what torch.compile made
     model = inner if isinstance(inner, nn.Module) else model
-    return LoadedModel(model, tokenizer, type(model).__name__)
+    return OpenModel(model, type(model).__name__, tokenizer=tokenizer)
 
 
 def inputs_of(text: Any, pair: Any = None, image: Any = None, inputs: Any = None, tokens: Any = None) -> ModelInputs:

@@ -3,23 +3,29 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from headway.adapt.adapter import Adapter
 from headway.adapt.guess import guess_adapter
 from headway.adapt.model import AdaptedModel, restoring, uncompiled
+from headway.adapt.own import own_adapter
 from headway.adapt.trial import error_line
 from headway.audit.laws import Law, chosen_laws
 from headway.audit.report import NOT_APPLICABLE, Finding, Report
 from headway.audit.search.scene import FULL, QUICK, Scene
-from headway.audit.subject.target import opened
 from headway.config import Frozen
+from headway.data.tokenizer import Tokenizer
+from headway.hub.load import OpenModel, make_model, open_model
+from headway.hub.target import Function
 from headway.models import build, parameters
 
 Say = Callable[[str], None]
+GIVES = "a module, a configuration of ours, or a module and its Adapter or its tokenizer is expected"
 
 
 def examine(
@@ -67,8 +73,42 @@ def _opened(
     if not isinstance(model, str | Path):
         kind = type(model).__name__
         raise ValueError(f"an audit is of a module (nn.Module), of a configuration or of a name, not of a {kind}")
-    found = opened(str(model), seed=seed, told=told)
-    return found.module, adapter or found.adapter, name or found.name
+    found, known = open_subject(str(model), told, seed=seed)
+    return found.model, adapter or known, name or found.name
+
+
+def open_subject(
+    text: str, told: Mapping[str, Any], *, seed: int = 0, dtype: torch.dtype | str | None = None
+) -> tuple[OpenModel, Adapter | None]:
+    """What a word on the command line means, and how it is called (None: to be guessed, with the help of `told`)."""
+    found = open_model(text, dtype=dtype, seed=seed)
+    if not isinstance(found.beside, Adapter | Tokenizer | None):
+        raise ValueError(f"{found.name} gives a {type(found.beside).__name__} beside its model: {GIVES}")
+    adapter = found.beside if isinstance(found.beside, Adapter) else own_adapter(found.model)
+    if isinstance(found.target, Function):
+        adapter = guess_adapter(found.model, None, told) if adapter is None else adapter
+        if adapter.rebuild is None:
+            adapter = replace(adapter, rebuild=partial(_made_again, found.target, seed + 1, found.model))
+    if adapter is None:
+        return found, None
+    words = adapter.words if found.tokenizer is None else token_texts(found.tokenizer)
+    return found, replace(adapter, words=words, notes=(*adapter.notes, *found.notes))
+
+
+def _made_again(target: Function, seed: int, like: nn.Module) -> nn.Module:
+    """The same from another seed: whatever saving does not keep comes out differently."""
+    dtype = next((one.dtype for one in like.parameters()), torch.float32)
+    return make_model(target, dtype=dtype, seed=seed).model.eval()
+
+
+def token_texts(tokenizer: Tokenizer) -> Callable[[int], str]:
+    """A token as text; one that is part of a character, or unknown, as its number."""
+
+    def text_of(token: int) -> str:
+        text = tokenizer.decode([token], special=True)
+        return text if text and "\ufffd" not in text else str(token)
+
+    return text_of
 
 
 def _tried(law: Law, scene: Scene, say: Say | None) -> Finding:

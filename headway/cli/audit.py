@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from headway.app.audited import Opened
+    from headway.adapt.adapter import Adapter
     from headway.audit.report import Report
+    from headway.hub.load import OpenModel
 
 BROKEN = 1
 
@@ -105,24 +106,26 @@ def audit(
         raise ValueError("--health measures, and tries no laws: leave --laws out")
     told_by_hand = {name: value for name, value in asdict(told or Told()).items() if value is not None}
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.audited import open_target
+    from headway.audit.examination import open_subject
 
     if not 0 <= seed < 2**31:
         raise ValueError(f"a seed is a whole number from 0 to {2**31 - 1}, not {seed}")
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
-        found = open_target(target, told_by_hand, seed=seed)
+        found, adapter = open_subject(target, told_by_hand, seed=seed)
     if health:
-        return _health(found, told_by_hand, data=data, seed=seed, json=json, html=html)
-    return _laws(found, told_by_hand, laws=laws, quick=quick, seed=seed, json=json, html=html)
+        return _health(found, adapter, told_by_hand, data=data, seed=seed, json=json, html=html)
+    return _laws(found, adapter, told_by_hand, laws=laws, quick=quick, seed=seed, json=json, html=html)
 
 
-def _laws(found: "Opened", told: dict[str, Any], *, json: bool, html: str | None, **how: Any) -> int:
+def _laws(
+    found: "OpenModel", adapter: "Adapter | None", told: dict[str, Any], *, json: bool, html: str | None, **how: Any
+) -> int:
     from headway.app.audited import keep, page_of, sentences
     from headway.audit.examination import examine
     from headway.audit.show.text import lines
 
     with redirect_stdout(sys.stderr):
-        report = examine(found.module, found.adapter, name=found.name, say=_say, **told, **how)
+        report = examine(found.model, adapter, name=found.name, say=_say, **told, **how)
     if html is not None:
         _write(Path(html), page_of(report))
     if found.run is not None:
@@ -144,11 +147,14 @@ def _colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _health(found: "Opened", told: dict[str, Any], *, data: str | None, seed: int, json: bool, html: str | None) -> int:
+def _health(
+    found: "OpenModel", adapter: "Adapter | None", told: dict[str, Any], *, data: str | None, seed: int, json: bool,
+    html: str | None,
+) -> int:  # fmt: skip
     from headway.app.audited import health_of, health_page
     from headway.audit.health.show import lines
 
-    health = health_of(found, told, data=data, seed=seed)
+    health = health_of(found, adapter, told, data=data, seed=seed)
     if html is not None:
         _write(Path(html), health_page(found.name, health))
     print(json_format.dumps(health.as_json(), indent=2) if json else "\n".join(lines(health)))

@@ -121,7 +121,7 @@ def look(
     given, selection = ModelInputs(read, second, image), selection_of(*asked)
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
         loaded = open_target(target, seed=seed, dtype=dtype)
-        if loaded.receipt:
+        if loaded.weights == "loaded":
             print(loaded.receipt, flush=True)
         view = view_of(loaded, given, selection=selection, lens=lens, say=_say)
     return _show(view.look, page, picture, json)

@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from headway.hub.parts import parts_of
 from headway.hub.receipt import Hasher, Receipt
 from headway.hub.sentence_modules import MODULES
 from headway.hub.store import FLOATS, Store, read_config
-from headway.hub.target import Directory, Function, Preset, resolve
+from headway.hub.target import Directory, Function, Preset, Target, resolve
 from headway.models import build, on_meta, parameters, with_room
 from headway.models.model import Model
 
@@ -31,24 +31,94 @@ class Loaded(NamedTuple):
     receipt: Receipt
 
 
+@dataclass(frozen=True)
+class OpenModel:
+    """What a target means, as every verb that runs a model gets it.
+
+    `weights` are loaded (of a directory or a run), random (of a configuration), or given (by a function of one's own,
+    or by whoever passes a module: then there is no target). `beside` is what a function returned beside its model.
+    """
+
+    model: Any
+    name: str
+    weights: Literal["loaded", "random", "given"] = "given"
+    tokenizer: Any = None
+    beside: Any = None
+    receipt: Receipt | None = None
+    target: Target | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Path | None:
+        """The run of `headway train` that the model comes from."""
+        return self.target.run if isinstance(self.target, Directory) else None
+
+    @property
+    def title(self) -> str:
+        """The name as it was typed; of an absolute path the end, since pages are given to others.
+
+        >>> OpenModel(None, "runs/first").title, OpenModel(None, "/home/me/models/bert").title
+        ('runs/first', 'models/bert')
+        """
+        path = Path(self.name)
+        return "/".join(path.parts[-2:]) if path.is_absolute() else self.name
+
+
+def open_model(target: str | Path, *, dtype: torch.dtype | str | None = None, seed: int = 0) -> OpenModel:
+    """The model that a run, a directory, a preset or package.module:function means, in eval mode.
+
+    What a preset configures has random weights; for what a function makes, torch's draws begin at the seed.
+
+    >>> open_model("bare-block").notes
+    ('The weights are random: a preset has none of its own.',)
+    """
+    found = resolve(target)
+    if isinstance(found, Directory):
+        model, tokenizer, receipt = load_directory(found.path, dtype=dtype)
+        return OpenModel(model, str(target), "loaded", tokenizer, receipt=receipt, target=found)
+    return make_model(found, dtype=dtype, seed=seed)
+
+
+def make_model(target: Preset | Function, *, dtype: torch.dtype | str | None = None, seed: int = 0) -> OpenModel:
+    """The same of a target that has no weights on disk."""
+    made = target.config if isinstance(target, Preset) else target.made(seed)
+    model, beside = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    kind = None if dtype is None else as_dtype(dtype)
+    random = isinstance(model, Frozen)
+    if isinstance(model, Frozen):
+        model = build(model, seed=seed, dtype=kind or torch.float32).eval()
+    elif not isinstance(model, nn.Module):
+        raise ValueError(f"{target.name} gives a {type(made).__name__}: a model or its configuration is expected")
+    elif kind is not None:
+        model = model.to(kind)
+    family = getattr(getattr(model, "config", None), "family", None) or type(model).__name__
+    stands = str(next((p.dtype for p in model.parameters()), torch.float32)).removeprefix("torch.")
+    receipt = Receipt(target.name, str(family), 0, 0, (), (), (), parameters(model), stands, "")
+    return OpenModel(
+        model, target.name, "random" if random else "given", beside if isinstance(beside, Tokenizer) else None,
+        beside, receipt, target, notes=(RANDOM,) if random else (),
+    )  # fmt: skip
+
+
+RANDOM = "The weights are random: a preset has none of its own."
+
+
 def load(target: str | Path, *, dtype: torch.dtype | str | None = None, seed: int = 0) -> Loaded:
     """A model with its tokenizer: from a run, a directory, the name of a preset, or package.module:function.
 
     Without `dtype` in the one that it is stored in (float16 becomes float32: on a CPU its products are many times
     slower). A preset has sizes and no weights: they are drawn from `seed`, with a warning.
     """
-    found = resolve(target)
-    if isinstance(found, Directory):
-        return load_directory(found.path, dtype=dtype)
-    opened = open_without_weights(found, dtype=dtype, seed=seed)
-    if not (opened.beside is None or isinstance(opened.beside, Tokenizer)):
+    found = open_model(target, dtype=dtype, seed=seed)
+    if not (found.beside is None or isinstance(found.beside, Tokenizer)):
         raise ValueError(
-            f"{target} gives a {type(opened.beside).__name__} beside its model: a model, or a model and its tokenizer "
+            f"{target} gives a {type(found.beside).__name__} beside its model: a model, or a model and its tokenizer "
             "is expected"
         )
-    if isinstance(found, Preset):
+    if isinstance(found.target, Preset):
         warnings.warn(f"{found.name} is a preset, sizes without weights: they are random", stacklevel=2)
-    return Loaded(opened.model, opened.beside, opened.receipt)
+    assert found.receipt is not None
+    return Loaded(found.model, found.tokenizer, found.receipt)
 
 
 def with_tokenizer(model: Any, tokenizer: Tokenizer | None = None) -> tuple[Any, Tokenizer | None]:
@@ -72,30 +142,6 @@ def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) 
 
         return load_sentence(Path(path), dtype)
     return load_model(path, dtype=dtype)
-
-
-class FreshModel(NamedTuple):
-    """A model without weights of its own, and what a function gave beside it."""
-
-    model: Any
-    beside: Any
-    receipt: Receipt
-
-
-def open_without_weights(target: Preset | Function, *, dtype: torch.dtype | str | None, seed: int) -> FreshModel:
-    """What a preset configures, with random weights; what a function makes, torch's draws beginning at the seed."""
-    made = target.config if isinstance(target, Preset) else target.made(seed)
-    model, beside = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    kind = None if dtype is None else as_dtype(dtype)
-    if isinstance(model, Frozen):
-        model = build(model, seed=seed, dtype=kind or torch.float32).eval()
-    elif not isinstance(model, nn.Module):
-        raise ValueError(f"{target.name} gives a {type(made).__name__}: a model or its configuration is expected")
-    elif kind is not None:
-        model = model.to(kind)
-    family = getattr(getattr(model, "config", None), "family", None) or type(model).__name__
-    stands = str(next((p.dtype for p in model.parameters()), torch.float32)).removeprefix("torch.")
-    return FreshModel(model, beside, Receipt(target.name, str(family), 0, 0, (), (), (), parameters(model), stands, ""))
 
 
 def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:

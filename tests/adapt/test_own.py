@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from headway.adapt.own import own
+from headway.adapt.own import own_adapter
 from headway.adapt.trial import inference, trial_run
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
 from headway.config.layers import VectorsConfig
@@ -26,7 +26,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SOME)
 def test_what_is_taken_goes_through_and_matters(name: str) -> None:
     model: Any = fresh(MODELS[name], std=0.3)
-    adapter = own(model)
+    adapter = own_adapter(model)
     assert adapter is not None
     with inference(model):
         plain = trial_run(model, adapter)
@@ -37,7 +37,9 @@ def test_what_is_taken_goes_through_and_matters(name: str) -> None:
 
 
 def test_claims() -> None:
-    claims = {name: own(fresh(MODELS[name])) for name in ("gpt2", "llama", "selected", "bare", "recurrent", "one-way")}
+    claims = {
+        name: own_adapter(fresh(MODELS[name])) for name in ("gpt2", "llama", "selected", "bare", "recurrent", "one-way")
+    }
     said = {name: (one.shifts, one.equivariant, one.encodes_both_ways) for name, one in claims.items() if one}
     assert said == {
         "gpt2": (False, None, True), "llama": (True, None, True), "selected": (False, None, True),
@@ -46,7 +48,7 @@ def test_claims() -> None:
 
 
 def test_linear_attention_keeps_no_texts_apart() -> None:
-    linear, local = own(fresh(MODELS["linear"])), own(fresh(MODELS["local"]))
+    linear, local = own_adapter(fresh(MODELS["linear"])), own_adapter(fresh(MODELS["local"]))
     assert linear is not None and "segments" not in linear.takes
     assert local is not None and "segments" in local.takes
 
@@ -55,7 +57,7 @@ def test_a_grid_is_read_whole() -> None:
     attention = AttentionConfig(width=8, heads=2, mechanism=Spatial(grid=(3, 4)))
     block = BlockConfig(attention=attention, feedforward=FeedForwardConfig(hidden=11, activation="relu"))
     model: Any = fresh(VectorsConfig(stack=StackConfig(block=block, layers=1), length=12))
-    adapter = own(model)
+    adapter = own_adapter(model)
     assert adapter is not None
     with inference(model):
         assert trial_run(model, adapter).shape == (2, 12, 8)

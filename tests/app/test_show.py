@@ -10,9 +10,10 @@ import torch
 
 import headway
 from headway.app import show as show_module
-from headway.app.show import BY_CHANCE, RANDOM, WRITTEN, inputs_of, open_target, selection_of
+from headway.app.show import BY_CHANCE, WRITTEN, inputs_of, open_target, selection_of
 from headway.config.text import SentenceConfig
 from headway.decoding import Request, generate
+from headway.hub.load import RANDOM
 from headway.models.language import Language
 from tests.app.runs_by_hand import make_run
 from tests.fresh import fresh

@@ -5,7 +5,7 @@ from torch import nn
 
 from headway.adapt.adapter import Adapter
 from headway.adapt.model import AdaptedModel
-from headway.adapt.own import own
+from headway.adapt.own import own_adapter
 from headway.audit.examination import examine
 from headway.audit.search.scene import Scene
 from tests.cost.tiny import MODELS
@@ -44,7 +44,7 @@ def test_a_model_that_falls_back_to_float32_is_given_its_rounding() -> None:
 
 def test_the_tolerance_of_a_deep_model_is_a_few_hundred_roundings() -> None:
     model = fresh(MODELS["llama"])
-    adapter = own(model)
+    adapter = own_adapter(model)
     assert adapter is not None
     noise = Scene(AdaptedModel(model, adapter)).noise
     assert noise.repeated == 0.0

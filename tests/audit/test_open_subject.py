@@ -9,7 +9,8 @@ from torch import nn
 
 import headway
 from headway.adapt.adapter import Adapter
-from headway.audit.subject.target import RANDOM, opened
+from headway.audit.examination import open_subject
+from headway.hub.load import RANDOM, OpenModel
 from tests.cost.tiny import MODELS
 from tests.fresh import fresh
 
@@ -27,6 +28,13 @@ def fails(): raise KeyError("no weights here")
 """
 
 
+NAMES = ("module", "both", "config")
+
+
+def opened(text: str, **how: Any) -> tuple[OpenModel, Adapter | None]:
+    return open_subject(text, {}, **how)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "builders_for_audit.py").write_text(SOURCE)
@@ -35,19 +43,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_preset_has_random_weights_and_says_so() -> None:
-    found = opened("bare-block", dtype="float64")
-    assert found.adapter is not None and found.adapter.notes == (RANDOM,) and found.adapter.width == 64
-    assert next(found.module.parameters()).dtype == torch.float64
+    found, adapter = opened("bare-block", dtype="float64")
+    assert adapter is not None and adapter.notes == (RANDOM,) and adapter.width == 64
+    assert next(found.model.parameters()).dtype == torch.float64
 
 
 def test_a_directory_and_a_run(tmp_path: Path) -> None:
     model: Any = fresh(MODELS["gpt2"])
     headway.save(model, tmp_path / "run" / "model")
-    plain = opened(str(tmp_path / "run" / "model"))
+    plain, adapter = opened(str(tmp_path / "run" / "model"))
     (tmp_path / "run" / "config.yaml").write_text("seed: 0\n")
-    run = opened(str(tmp_path / "run"))
-    assert plain.adapter is not None and plain.adapter.vocabulary == 13 and run.name == str(tmp_path / "run")
-    for one, two in zip(plain.module.parameters(), run.module.parameters(), strict=True):
+    run, _ = opened(str(tmp_path / "run"))
+    assert adapter is not None and adapter.vocabulary == 13 and run.name == str(tmp_path / "run")
+    for one, two in zip(plain.model.parameters(), run.model.parameters(), strict=True):
         assert torch.equal(one, two)
 
 
@@ -58,15 +66,15 @@ def test_a_run_without_a_model(tmp_path: Path) -> None:
 
 
 def test_functions(here: Path) -> None:
-    module, both, config = (opened(f"builders_for_audit:{name}") for name in ("module", "both", "config"))
-    assert isinstance(module.module, nn.Linear) and module.adapter is not None
+    (module, known), (_, both), (_, config) = (opened(f"builders_for_audit:{name}") for name in NAMES)
+    assert isinstance(module.model, nn.Linear) and known is not None
     # Made anew from another seed, so that what saving loses shows.
-    assert module.adapter.rebuild is not None
-    assert not torch.equal(module.adapter.rebuild().weight, module.module.weight)  # type: ignore[arg-type]
-    assert isinstance(both.adapter, Adapter) and both.adapter.width == 3
-    assert config.adapter is not None and config.adapter.vocabulary == 11
-    again = opened("builders_for_audit:module")
-    assert torch.equal(again.module.weight, module.module.weight)  # type: ignore[arg-type]
+    assert known.rebuild is not None
+    assert not torch.equal(known.rebuild().weight, module.model.weight)  # type: ignore[arg-type]
+    assert isinstance(both, Adapter) and both.width == 3
+    assert config is not None and config.vocabulary == 11 and config.notes == (RANDOM,)
+    again, _ = opened("builders_for_audit:module")
+    assert torch.equal(again.model.weight, module.model.weight)
 
 
 def test_mistakes(here: Path) -> None:

@@ -1,1 +1,0 @@
-"""What an audit looks at: any model, behind one way to call it."""
