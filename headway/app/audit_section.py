@@ -1,8 +1,8 @@
 """The section "Audit" of a report: which laws the trained model obeys, and a counter-example where not. No torch."""
 
 from headway.app.run import Run
-from headway.audit.show.html import section
-from headway.audit.show.record import read
+from headway.audit.html import section
+from headway.audit.report import read
 from headway.data.files import read_optional
 from headway.render import Section
 

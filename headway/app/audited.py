@@ -17,10 +17,10 @@ from headway.adapt.model import AdaptedModel, restoring
 from headway.app.audit_section import FILE
 from headway.app.report import report as write_report
 from headway.audit.health import Health, diagnose
-from headway.audit.health.page import section
+from headway.audit.health.show import section
+from headway.audit.html import document
 from headway.audit.laws import LAWS
 from headway.audit.report import Report
-from headway.audit.show.html import document
 from headway.config.run_files import CONFIG, METRICS
 from headway.data.files import write_whole
 from headway.hub.load import OpenModel

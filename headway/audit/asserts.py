@@ -13,7 +13,7 @@ from headway.adapt.adapter import Adapter
 from headway.audit.examination import examine
 from headway.audit.laws import LAWS
 from headway.audit.report import NOT_APPLICABLE, REFUTED, Report
-from headway.audit.show.text import explained
+from headway.audit.text import explained
 
 
 class Assertion:

@@ -17,7 +17,7 @@ from headway.adapt.own import own_adapter
 from headway.adapt.trial import error_line
 from headway.audit.laws import Law, chosen_laws
 from headway.audit.report import NOT_APPLICABLE, Finding, Report
-from headway.audit.search.scene import FULL, QUICK, Scene
+from headway.audit.search.search_context import FULL, QUICK, Scene
 from headway.config import Frozen
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import OpenModel, make_model, open_model

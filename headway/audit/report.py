@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 HOLDS, BROKEN, NOT_APPLICABLE, REFUTED = "holds", "broken", "not applicable", "not claimed"
+STATUSES = (HOLDS, BROKEN, NOT_APPLICABLE, REFUTED)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Report:
 
     def __str__(self) -> str:
         from headway.audit.laws import LAWS  # a report is plain values, and needs no torch before it is printed
-        from headway.audit.show.text import lines
+        from headway.audit.text import lines
 
         return "\n".join(lines(self, {name: law.sentence for name, law in LAWS.items()}))
 
@@ -116,3 +117,83 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     return value
+
+
+NOT_NUMBERS = ("nan", "inf", "-inf")  # what JSON has no number for is written as text
+
+
+def read(found: dict[str, Any]) -> Report:
+    """The report that was written; a ValueError says what is not as it was.
+
+    >>> written = Report("gpt2", "LanguageModel", [Finding("causal", "broken", 3, float("inf"))])
+    >>> read(written.as_json()) == written
+    True
+    """
+    try:
+        return _report(found)
+    except KeyError as missing:
+        raise ValueError(f"a report of an audit has {missing}") from None
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"not a report of an audit: {error}") from None
+
+
+def _report(found: dict[str, Any]) -> Report:
+    return Report(
+        target=_text(found["target"]),
+        model=_text(found["model"]),
+        findings=[_finding(one) for one in found["findings"]],
+        notes=[_text(one) for one in found["notes"]],
+        seconds=_number(found["seconds"]),
+        seed=int(found["seed"]),
+        quick=bool(found["quick"]),
+    )
+
+
+def _finding(found: dict[str, Any]) -> Finding:
+    if found["status"] not in STATUSES:
+        raise ValueError(f"a law is {', '.join(STATUSES)}, not {found['status']!r}")
+    return Finding(
+        law=_text(found["law"]),
+        status=found["status"],
+        trials=int(found["trials"]),
+        deviation=_measure(found["deviation"]),
+        tolerance=_measure(found["tolerance"]),
+        module=_text(found["module"]),
+        why=_text(found["why"]),
+        example=None if found["example"] is None else _example(found["example"]),
+        layers=[_layer(one) for one in found["layers"]],
+        details=[dict(one) for one in found["details"]],
+        seconds=_number(found["seconds"]),
+    )
+
+
+def _example(found: dict[str, Any]) -> Example:
+    return Example(_text(found["sentence"]), [_strip(one) for one in found["strips"]], dict(found["case"]))
+
+
+def _strip(found: dict[str, Any]) -> Strip:
+    tokens, marks = ([_text(one) for one in found[name]] for name in ("tokens", "marks"))
+    deviations = [_measure(one) for one in found["deviations"]]
+    if not len(tokens) == len(marks) == len(deviations):
+        raise ValueError(f"{len(tokens)} tokens have {len(marks)} marks and {len(deviations)} deviations")
+    return Strip(_text(found["title"]), tokens, marks, deviations)
+
+
+def _layer(found: dict[str, Any]) -> Layer:
+    return Layer(_text(found["module"]), _text(found["kind"]), _number(found["deviation"]), bool(found["agreed"]))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} stands where a text is expected")
+    return value
+
+
+def _measure(value: object) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not (isinstance(value, int | float) or value in NOT_NUMBERS):
+        raise ValueError(f"{value!r} stands where a number is expected")
+    return float(value)  # pyright: ignore[reportArgumentType]

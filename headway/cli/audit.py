@@ -122,7 +122,7 @@ def _laws(
 ) -> int:
     from headway.app.audited import keep, page_of, sentences
     from headway.audit.examination import examine
-    from headway.audit.show.text import lines
+    from headway.audit.text import lines
 
     with redirect_stdout(sys.stderr):
         report = examine(found.model, adapter, name=found.name, say=_say, **told, **how)

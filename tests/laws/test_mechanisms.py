@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from headway.audit.mechanisms.laws import CANNOT, LAWS, deviations, hold, refute
-from headway.audit.mechanisms.parts import outcome, visible
-from headway.audit.mechanisms.trials import BATCH, KEY_WIDTH, VALUE_WIDTH, Trial, trials
+from headway.audit.mechanisms.trials import BATCH, KEY_WIDTH, VALUE_WIDTH, Trial, outcome, trials, visible
 from headway.config import Linear, Spatial, Spec
 from headway.ops.attention import MECHANISMS, Call, Mechanism, record_of
 from headway.ops.attention.kernels.eager import average

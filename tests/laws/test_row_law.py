@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.audit.mechanisms.parts import outcome, ripple, visible
+from headway.audit.mechanisms.trials import outcome, ripple, visible
 from headway.config import Linear
 from headway.ops.attention import MECHANISMS, Call, record_of
 from headway.ops.attention.kernels import guard

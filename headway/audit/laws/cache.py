@@ -6,10 +6,9 @@ from headway.adapt.adapter import Reading
 from headway.audit.laws.padding import pose as padded
 from headway.audit.report import Finding
 from headway.audit.search.case import Case
-from headway.audit.search.contrast import Contrast
-from headway.audit.search.dice import Dice
+from headway.audit.search.compare import Contrast
 from headway.audit.search.find import search
-from headway.audit.search.scene import Scene
+from headway.audit.search.search_context import Dice, Scene
 
 
 def cache(scene: Scene) -> Finding:

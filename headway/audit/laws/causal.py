@@ -8,10 +8,9 @@ from headway.adapt.adapter import NOBODY
 from headway.adapt.inputs import other_inputs
 from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.contrast import Contrast
-from headway.audit.search.dice import Dice
+from headway.audit.search.compare import Contrast
 from headway.audit.search.find import search
-from headway.audit.search.scene import Scene
+from headway.audit.search.search_context import Dice, Scene
 
 UNSAID = "it does not say that it reads from left to right; say causal=True (--causal) to have it tried"
 

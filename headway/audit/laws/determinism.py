@@ -1,25 +1,26 @@
 """The same reading gives the same result: twice, after another text, in training with one seed, and in training
 without dropout as in use."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from headway.adapt.inputs import fit_length, no_labels
 from headway.adapt.model import AdaptedModel
-from headway.audit.laws.silence import Silence, silence
-from headway.audit.laws.stage import first_broken, rounding, seeded, sharing, staged, wrapped
+from headway.audit.laws.variants import first_broken, rounding, seeded, sharing, staged, wrapped
 from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.contrast import Contrast
-from headway.audit.search.dice import Dice
+from headway.audit.search.compare import Contrast
 from headway.audit.search.find import Pose, search
 from headway.audit.search.localise import culprit, layers
 from headway.audit.search.noise import Noise
-from headway.audit.search.scene import Scene
+from headway.audit.search.search_context import Dice, Scene
 from headway.nn.modes import modes_kept
 
 LOOKS = 6
@@ -140,3 +141,34 @@ def _told(found: Finding, scene: Scene) -> Finding:
 
 def _recorded(module: nn.Module) -> bool:
     return any("running" in name for name, _ in module.named_buffers(recurse=False))
+
+
+# Each hands on its first argument where nothing is dropped.
+DROPOUTS = frozenset({
+    F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout,
+    torch.dropout_, torch.alpha_dropout, torch.alpha_dropout_, torch.feature_dropout, torch.feature_dropout_,
+    torch.feature_alpha_dropout, torch.feature_alpha_dropout_,
+})  # fmt: skip
+
+
+class Silence(TorchFunctionMode):
+    """While it is on, no function of torch drops anything: a share that is written into the code is dropout too."""
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if func is F.scaled_dot_product_attention:
+            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
+            kwargs = {name: 0.0 if name == "dropout_p" else one for name, one in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def silence(module: nn.Module) -> None:
+    """Set every share that is dropped to 0: `p` of a module named after dropping, and numbers called drop-something."""
+    for one in module.modules():
+        dropping = "drop" in type(one).__name__.lower()
+        for name, value in list(vars(one).items()):
+            named = "drop" in name.lower() or (dropping and name == "p")
+            if named and isinstance(value, float) and 0.0 < value <= 1.0:
+                setattr(one, name, 0.0)

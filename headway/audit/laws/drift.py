@@ -1,6 +1,8 @@
-"""How far each module drifts from float64 when a model runs in fewer digits, in units of their epsilon."""
+"""How far each module drifts from float64 in fewer digits, in units of their epsilon; which module loses more digits
+than its type of numbers explains."""
 
 from dataclasses import dataclass, field
+from math import inf, sqrt
 from typing import Any
 
 import torch
@@ -9,7 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.adapt.adapter import Reading
 from headway.adapt.model import AdaptedModel
-from headway.audit.search.record import Key, first_tensor, keyed
+from headway.audit.report import Layer
+from headway.audit.search.localise import Key, first_tensor, keyed
 from headway.observe.hooks import hooked
 
 LOWER = (torch.float32, torch.float16, torch.bfloat16)
@@ -94,3 +97,102 @@ def drifts(exact: Tensor | None, found: Tensor | None) -> Tensor | None:
     errors = (found - exact).pow(2).mean(1).nan_to_num(nan=float("inf"))
     parts = errors.tensor_split(min(WINDOWS, exact.numel() // FEWEST, len(errors)))
     return torch.stack([part.mean() for part in parts]).sqrt() / scale
+
+
+# How much more one type may amplify rounding than the other; `dtype` says what was measured.
+LIMITS = {torch.float32: 64.0, torch.bfloat16: 4.0}
+ALONE = 64.0  # of a type that has no other beside it
+
+Spot = tuple[Key, str]  # a call of a module, and its argument; "" is its result
+Amplified = dict[Spot, Tensor]
+
+
+@dataclass(frozen=True)
+class Excess:
+    """How often over the limit, the drift, and the limit."""
+
+    over: float
+    drift: float
+    limit: float
+
+
+def amplified(exact: dict[Key, Call], calls: dict[Key, Call], dtype: torch.dtype) -> Amplified:
+    """The drift of each result and argument in each part of the text, in units of epsilon."""
+    found: Amplified = {}
+    for key, call in exact.items():
+        if key not in calls:
+            continue
+        pairs = {"": (call.output, calls[key].output)}
+        pairs |= {name: (one, calls[key].given.get(name)) for name, one in call.given.items()}
+        for name, pair in pairs.items():
+            drift = drifts(*pair)
+            if drift is not None:
+                found[key, name] = drift / torch.finfo(dtype).eps
+    return found
+
+
+def excesses(mine: Amplified, theirs: Amplified | None, dtype: torch.dtype) -> dict[Spot, Excess]:
+    """Every spot of one type beside the same of the other; nothing is held to less than one epsilon."""
+    epsilon, found = torch.finfo(dtype).eps, {}
+    for spot, amounts in mine.items():
+        beside = None if theirs is None else theirs.get(spot)
+        if beside is None:
+            allowed = torch.full_like(amounts, ALONE)
+        else:
+            allowed = LIMITS[dtype] * beside.nan_to_num(posinf=1.0).clamp(min=1.0)
+        place = int((amounts / allowed).argmax())
+        drift, limit = float(amounts[place]) * epsilon, float(allowed[place]) * epsilon
+        found[spot] = Excess(inf if drift == inf else drift / limit, drift, limit)
+    return found
+
+
+def halfway(worst: float, dtype: torch.dtype) -> float:
+    """What counts inside, once something is over: half-way, in powers, between equal amplification and the worst."""
+    return min(1.0, sqrt(worst / LIMITS[dtype]))
+
+
+def layers(exact: dict[Key, Call], found: dict[Spot, Excess], kinds: dict[str, str], threshold: float) -> list[Layer]:
+    """Every module in the order of finishing, with its drift, and whether what it was given was below."""
+    rows = []
+    for key, call in exact.items():
+        own = found.get((key, ""))
+        if own is not None:
+            agreed = all(found[key, name].over <= threshold for name in call.given if (key, name) in found)
+            rows.append(Layer(key[0], kinds.get(key[0], ""), own.drift, agreed))
+    return rows
+
+
+def blamed(found: dict[Spot, Excess], rows: list[Layer], calls: dict[Key, Call], threshold: float) -> str:
+    """The first module whose own doing it is. A layer that gives fewer digits than its weights have was told so from
+    around it (autocast): then it is the module that holds it."""
+    spots = [(key, one) for (key, name), one in found.items() if not name]
+    for (key, one), row in zip(spots, rows, strict=True):
+        if one.over > threshold and row.agreed:
+            return _above(key, calls)
+    return ""
+
+
+def _above(key: Key, calls: dict[Key, Call]) -> str:
+    name = key[0]
+    if not calls[key].coarse:
+        return name
+    while name:
+        name = name.rpartition(".")[0]
+        if (name, 0) in calls and not calls[name, 0].coarse:
+            break
+    return name
+
+
+def table(kinds: dict[str, str], runs: dict[torch.dtype, Amplified], wrong: str | None) -> list[dict[str, Any]]:
+    """A row for each module's first call: its drift in each type, and in units of that type's epsilon."""
+    rows: dict[str, dict[str, Any]] = {}
+    for dtype, spots in runs.items():
+        word = str(dtype).removeprefix("torch.")
+        for ((module, call), name), amounts in spots.items():
+            if call == 0 and not name:
+                worst = float(amounts.max())
+                row = rows.setdefault(module, {"module": module or "the model", "kind": kinds.get(module, "")})
+                row |= {word: worst * torch.finfo(dtype).eps, f"{word} epsilons": worst}
+    if wrong is not None and wrong in rows:
+        rows[wrong]["first"] = "jumps here"
+    return list(rows.values())

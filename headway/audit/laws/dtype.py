@@ -17,10 +17,11 @@ import torch
 from headway.adapt.adapter import Reading
 from headway.adapt.inputs import fit_length
 from headway.adapt.model import AdaptedModel
-from headway.audit.laws.drift import Call, Double, watched
-from headway.audit.laws.excess import (
+from headway.audit.laws.drift import (
     LIMITS,
     Amplified,
+    Call,
+    Double,
     Excess,
     Spot,
     amplified,
@@ -29,13 +30,14 @@ from headway.audit.laws.excess import (
     halfway,
     layers,
     table,
+    watched,
 )
-from headway.audit.laws.stage import as_known
+from headway.audit.laws.variants import as_known
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
+from headway.audit.search.localise import Key
 from headway.audit.search.noise import MARGIN
-from headway.audit.search.record import Key
-from headway.audit.search.scene import LARGE, NOISY, QUICK, UNCLEAR, Scene
+from headway.audit.search.search_context import LARGE, NOISY, QUICK, UNCLEAR, Scene
 from headway.models import parameters
 
 NOTHING = Excess(0.0, 0.0, 0.0)

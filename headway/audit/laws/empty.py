@@ -14,15 +14,13 @@ import torch
 from headway.adapt.adapter import NOBODY, Reading
 from headway.adapt.inputs import fit_length
 from headway.audit.laws.batch import rows
-from headway.audit.laws.finite import rows_of
-from headway.audit.laws.nonfinite import Fault, fault_of
-from headway.audit.laws.stage import first_broken
+from headway.audit.laws.finite import Fault, fault_of, rows_of
+from headway.audit.laws.variants import first_broken
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.contrast import Contrast
-from headway.audit.search.dice import Dice
+from headway.audit.search.compare import Contrast
 from headway.audit.search.find import Pose, search
-from headway.audit.search.scene import LARGE, QUICK, Scene
+from headway.audit.search.search_context import LARGE, QUICK, Dice, Scene
 from headway.models import parameters
 
 SMALL = 5_000_000  # parameters: up to here their gradients are looked at in every trial

@@ -9,10 +9,9 @@ from headway.adapt.inputs import draw_inputs, fit_length, no_labels
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.case import Case
-from headway.audit.search.contrast import Contrast
-from headway.audit.search.dice import Dice
+from headway.audit.search.compare import Contrast
 from headway.audit.search.find import search
-from headway.audit.search.scene import Scene
+from headway.audit.search.search_context import Dice, Scene
 from headway.models import parameters
 
 LARGE = 1e6  # a score that -1e4 does not outweigh

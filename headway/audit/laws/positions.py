@@ -11,10 +11,9 @@ import torch
 from headway.adapt.adapter import Reading
 from headway.audit.report import BROKEN, HOLDS, REFUTED, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.contrast import Contrast
-from headway.audit.search.dice import Dice
+from headway.audit.search.compare import Contrast
 from headway.audit.search.find import search
-from headway.audit.search.scene import Scene
+from headway.audit.search.search_context import Dice, Scene
 
 
 def positions(scene: Scene) -> Finding:

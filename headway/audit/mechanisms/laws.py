@@ -7,7 +7,7 @@ not claimed must be refuted by a counter-example; one that cannot even be posed 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headway.audit.mechanisms import equalities, rows
+from headway.audit.mechanisms import deviations as measure
 from headway.audit.mechanisms.trials import Trial
 from headway.ops.attention import Mechanism
 
@@ -31,24 +31,24 @@ def _law(name: str, deviation: Callable[[Mechanism, Trial], float], tolerance: f
 
 LAWS: dict[str, Law] = dict(
     [
-        _law("loop", equalities.loop),
-        _law("rows_sum", equalities.rows_sum),
-        _law("weights_are_output", equalities.weights_are_output),
-        _law("masked_is_deleted", equalities.masked_is_deleted),
-        _law("keys_permute", equalities.keys_permute),
-        _law("queries_independent", rows.queries_independent, 0.0),
-        _law("equivariant", equalities.equivariant),
-        _law("causal", rows.causality, 0.0),
-        _law("window_is_full", equalities.window_is_full),
-        _law("groups", equalities.groups),
-        _law("batch", equalities.batch),
-        _law("padding", rows.padding_is_nothing),
-        _law("quarantine", rows.quarantine),
-        _law("empty_rows", rows.empty_rows, 0.0),
-        _law("flattened", equalities.flattened),
-        _law("three_forms", equalities.three_forms),
-        _law("keys_shift", equalities.keys_shift),
-        _law("values_linear", equalities.values_linear),
+        _law("loop", measure.loop),
+        _law("rows_sum", measure.rows_sum),
+        _law("weights_are_output", measure.weights_are_output),
+        _law("masked_is_deleted", measure.masked_is_deleted),
+        _law("keys_permute", measure.keys_permute),
+        _law("queries_independent", measure.queries_independent, 0.0),
+        _law("equivariant", measure.equivariant),
+        _law("causal", measure.causality, 0.0),
+        _law("window_is_full", measure.window_is_full),
+        _law("groups", measure.groups),
+        _law("batch", measure.batch),
+        _law("padding", measure.padding_is_nothing),
+        _law("quarantine", measure.quarantine),
+        _law("empty_rows", measure.empty_rows, 0.0),
+        _law("flattened", measure.flattened),
+        _law("three_forms", measure.three_forms),
+        _law("keys_shift", measure.keys_shift),
+        _law("values_linear", measure.values_linear),
     ]
 )
 

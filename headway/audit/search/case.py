@@ -1,6 +1,6 @@
 """A trial in a few whole numbers, and the simpler trials that a counter-example is shrunk to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -80,3 +80,22 @@ def _fitted(chunks: tuple[int, ...], length: int) -> tuple[int, ...]:
     if sizes and sum(sizes) < length:
         sizes[-1] += length - sum(sizes)
     return tuple(size for size in sizes if size)
+
+
+def shrunk(case: Case, breaks: Callable[[Case], bool], *, tries: int, shortest: int = 1, multiple: int = 1) -> Case:
+    """The last case that still breaks, after at most so many tries.
+
+    >>> shrunk(Case(0, 9, changed=(3, 7)), lambda case: case.length > 4 and bool(case.changed), tries=99)
+    Case(seed=0, length=5, items=1, left=0, right=0, changed=(3,), chunks=(), source=0, content='')
+    """
+    while tries > 0:
+        for simpler in smaller(case, shortest=shortest, multiple=multiple):
+            tries -= 1
+            if breaks(simpler):
+                case = simpler
+                break
+            if tries <= 0:
+                return case
+        else:
+            return case
+    return case

@@ -1,16 +1,17 @@
 """The first module that went wrong: what went into it agreed, what came out did not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from headway.adapt.adapter import Reading
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Layer
-from headway.audit.search.compare import Results, apart, largest, sorted_results
-from headway.audit.search.contrast import Contrast
-from headway.audit.search.record import keyed, recorded
+from headway.audit.search.compare import Contrast, Results, apart, largest, sorted_results
 from headway.observe.hooks import hooked
 
 INSIDE = 100.0
@@ -95,3 +96,116 @@ def _reaches(
         return False
     silent = gradient[reading.labels.to(gradient.device) < 0]
     return largest(silent) > tolerance * (largest(gradient) or 1.0) if silent.isfinite().all() else True
+
+
+SOURCE, ITEM = 1 << 40, 1 << 41  # labels of a source's tokens and of whole items are numbers of their own
+
+Key = tuple[str, int]  # a module, and which of its calls within one reading
+
+
+@dataclass(eq=False)
+class Entry:
+    """One module's call: what went in (by argument) and what came out, piece by piece."""
+
+    kind: str
+    inputs: dict[str, list[Results]] = field(default_factory=dict)
+    output: list[Results] = field(default_factory=list)
+
+
+class Recorder:
+    """Entries in the order in which modules finish."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Key, Entry] = {}
+        self._reading: Reading | None = None
+        self._calls: dict[str, int] = {}
+
+    def read(self, reading: Reading) -> None:
+        """What is about to be read."""
+        self._reading, self._calls = reading, {}
+
+    def hook(self, name: str) -> Any:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            reading = self._reading
+            if reading is None:
+                return
+            count = self._calls[name] = self._calls.get(name, -1) + 1
+            given = dict(enumerate(args)) | kwargs
+            tensors = {str(key): one for key, one in given.items() if isinstance(one, Tensor)}
+            # Positions are whole numbers, and a law may move them: the module that makes something of them is sought.
+            kept = {key: keyed(one, reading, name) for key, one in tensors.items() if one.is_floating_point()}
+            out = keyed(first_tensor(output), reading, name)
+            entry = self.entries.setdefault((name, count), Entry(type(module).__name__))
+            for key, results in kept.items():
+                if results is not None:
+                    entry.inputs.setdefault(key, []).append(results)
+            if out is not None:
+                entry.output.append(out)
+
+        return hook
+
+
+def recorded(subject: AdaptedModel, readings: Sequence[Reading], *, stepwise: bool = False) -> dict[Key, Entry]:
+    """All modules' calls while these are read."""
+    recorder = Recorder()
+    with hooked(subject.module, recorder.hook):
+        subject.run(readings, stepwise=stepwise, watch=recorder.read)
+    return recorder.entries
+
+
+def first_tensor(output: Any) -> Tensor | None:
+    """The first tensor of numbers in whatever a module returns."""
+    if isinstance(output, Tensor):
+        return output
+    parts = output.values() if isinstance(output, dict) else output if isinstance(output, tuple | list) else ()
+    return next((one for one in map(first_tensor, parts) if one is not None), None)
+
+
+def keyed(tensor: Tensor | None, reading: Reading, name: str) -> Results | None:
+    """A module's numbers by label; None where they belong to no place and to no item."""
+    if tensor is None or tensor.ndim == 0 or tensor.dtype == torch.bool:
+        return None
+    found = _placed(tensor.detach(), reading, name)
+    if not found:
+        return None
+    labels = torch.cat([one.reshape(-1).cpu() for one, _ in found])
+    rows = torch.cat([values.reshape(one.numel(), -1) for one, values in found]).to("cpu", torch.float64)
+    return sorted_results(labels[labels >= 0], rows[labels >= 0])
+
+
+def _placed(tensor: Tensor, reading: Reading, name: str) -> list[tuple[Tensor, Tensor]]:
+    """Labels, and the numbers that belong to them. Where a text has one place, what belongs to the place may belong to
+    the item: then it bears both labels."""
+    own, source = reading.labels, reading.source_labels
+    sides = [own] if source is None else [own, torch.where(source >= 0, source + SOURCE, source)]
+    if "encoder" in name and "decoder" not in name:
+        sides.reverse()  # where both are of one length, an encoder's are the source's
+    found = [(labels, one) for labels in sides if (one := along(tensor, *labels.shape)) is not None][:1]
+    both = own.shape[1] == 1 and bool(found) and found[0][0] is own and found[0][1].numel() == tensor.numel()
+    # More axes may hold places that cannot be told apart, of which some have no label.
+    of_items = tensor.shape[0] == len(own) and (tensor.ndim == 2 or bool((own >= 0).all()))
+    if both or (of_items and not found):
+        found.append((torch.where(reading.items >= 0, reading.items + ITEM, reading.items), tensor))
+    return found
+
+
+def along(tensor: Tensor, items: int, length: int) -> Tensor | None:
+    """The tensor with its first two axes B and L, wherever it has them."""
+    shape = list(tensor.shape)
+    if len(shape) > 3 and shape[1] == shape[2] == length:
+        return tensor.movedim(2, 1)  # as many heads as places: heads mostly come first
+    if len(shape) >= 2 and shape[:2] == [items, length]:
+        return tensor
+    if len(shape) >= 2 and shape[:2] == [1, length]:
+        return tensor.expand(items, *shape[1:])
+    if len(shape) == 1 and shape[0] == length:
+        return tensor.expand(items, length)
+    if len(shape) >= 3 and [shape[0], shape[2]] == [items, length]:
+        return tensor.movedim(2, 1)
+    if shape[0] == items * length and (length > 1 or len(shape) == 2):
+        return tensor.reshape(items, length, -1)
+    if len(shape) >= 3 and shape[:2] == [length, items]:
+        return tensor.movedim(1, 0)
+    if len(shape) == 3 and shape[1] == length and shape[0] % items == 0:
+        return tensor.reshape(items, -1, length, shape[2]).movedim(2, 1)
+    return None

@@ -17,8 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headway.adapt.adapter import Reading
 from headway.adapt.inputs import probe
 from headway.adapt.model import AdaptedModel
-from headway.audit.search.compare import apart, gathered
-from headway.audit.search.contrast import Contrast, gradients_apart
+from headway.audit.search.compare import Contrast, apart, gathered, gradients_apart
 from headway.models import parameters
 
 MARGIN = 64.0  # the largest of many deviations over the typical one, with room

@@ -6,9 +6,8 @@ from dataclasses import fields, replace
 import pytest
 
 from headway.audit.health import Depth, Head, Health, diagnose
-from headway.audit.health.page import section
 from headway.audit.health.record import DEPTH_MEASURES, MEASURES
-from headway.audit.health.show import lines
+from headway.audit.health.show import lines, section
 from headway.render import page
 from tests.audit.health.patients import decoder, tokens
 

@@ -12,7 +12,7 @@ from headway.adapt.adapter import Adapter
 from headway.adapt.guess import guess_adapter
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
-from headway.audit.search.scene import QUICK, Effort, Scene
+from headway.audit.search.search_context import QUICK, Effort, Scene
 from tests.cost.tiny import MODELS
 from tests.fresh import fresh
 from tests.thorough import THOROUGH

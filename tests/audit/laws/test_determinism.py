@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.audit.laws.determinism import determinism
-from headway.audit.laws.silence import Silence, silence
+from headway.audit.laws.determinism import Silence, determinism, silence
 from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, WIDTH, FeedForward
 from tests.audit.twins.twin import seeded

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.audit.search.case import Case, smaller
-from headway.audit.search.shrink import shrunk
+from headway.audit.search.case import Case, shrunk, smaller
 
 
 def test_a_shrunk_case_is_minimal_in_every_direction() -> None:

@@ -6,7 +6,7 @@ import torch
 from headway.adapt.adapter import Reading
 from headway.adapt.inputs import SPAN
 from headway.audit.search.compare import apart, distances, gathered
-from headway.audit.search.record import along
+from headway.audit.search.localise import along
 
 NAN, INF = float("nan"), float("inf")
 

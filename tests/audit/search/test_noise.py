@@ -7,7 +7,7 @@ from headway.adapt.adapter import Adapter
 from headway.adapt.model import AdaptedModel
 from headway.adapt.own import own_adapter
 from headway.audit.examination import examine
-from headway.audit.search.scene import Scene
+from headway.audit.search.search_context import Scene
 from tests.cost.tiny import MODELS
 from tests.fresh import fresh
 

@@ -8,10 +8,8 @@ from math import inf, nan
 
 import pytest
 
-from headway.audit.report import BROKEN, Finding, Layer, Report
-from headway.audit.show.html import document
-from headway.audit.show.layers import MOST, by_layer
-from headway.audit.show.record import read
+from headway.audit.html import MOST, by_layer, document
+from headway.audit.report import BROKEN, Finding, Layer, Report, read
 from headway.render import Section, paragraph
 from tests.audit.show.reports_by_hand import HOSTILE, SENTENCES, deep, everything, hostile
 from tests.render.parsed import Parsed
@@ -108,7 +106,7 @@ def test_tokens_without_marks_are_refused() -> None:
 
 
 def test_nothing_of_it_needs_torch() -> None:
-    names = "headway.app.audit_section, headway.audit.show.text, headway.audit.show.html"
+    names = "headway.app.audit_section, headway.audit.text, headway.audit.html"
     code = f"import sys, {names}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from headway.audit.html import document
 from headway.audit.report import Report
-from headway.audit.show.html import document
 from tests.audit.show.reports_by_hand import SENTENCES, deep, everything, hostile
 from tests.browser import Opened, browser
 

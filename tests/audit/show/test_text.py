@@ -6,8 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from headway.audit.report import HOLDS, Finding, Report
-from headway.audit.show.rows import LEFT_TO_RIGHT, row
-from headway.audit.show.text import explained, lines
+from headway.audit.text import LEFT_TO_RIGHT, explained, lines, row
 from headway.render import Token
 from tests.audit.show.reports_by_hand import SENTENCES, deep, everything, hostile
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.audit.mechanisms.parts import outcome
+from headway.audit.mechanisms.trials import outcome
 from headway.ops.attention import MECHANISMS, attend, attend_call, weights
 from headway.ops.bias import Alibi
 from headway.ops.mask import (

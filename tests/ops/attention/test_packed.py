@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headway.audit.mechanisms.parts import outcome, ripple
+from headway.audit.mechanisms.trials import outcome, ripple
 from headway.bench.measure import peak_memory
 from headway.config import Softmax
 from headway.ops.attention import MECHANISMS, Call, attend

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from headway.audit.mechanisms.parts import outcome
+from headway.audit.mechanisms.trials import outcome
 from headway.config import Local
 from headway.ops.attention import MECHANISMS, softmax
 from headway.ops.attention import plan as planning

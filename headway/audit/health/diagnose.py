@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.health.depth import Stream, depth_of, logits_of, loss_of
-from headway.audit.health.measure import heads_of, relative_norm, relative_variation
+from headway.audit.health.measure import SCORES, heads_of, relative_norm, relative_variation, seen_of
 from headway.audit.health.record import Head, Health
 from headway.audit.health.rules import symptoms
-from headway.audit.health.seen import SCORES, seen_of
 from headway.observe.attention import AttentionWatcher
 from headway.observe.attention_event import AttentionEvent
 

@@ -1,14 +1,39 @@
-"""What all laws share: the model in its own numbers and in float64, its noise, and how hard to look."""
+"""What all laws share: the model in its own numbers and in float64, its noise, how hard to look, and what is drawn."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from random import Random
+from typing import TypeVar
 
-from headway.adapt.inputs import other_inputs, probe
+from headway.adapt.adapter import Adapter
+from headway.adapt.inputs import fit_length, other_inputs, probe
 from headway.adapt.model import AdaptedModel
-from headway.audit.search.contrast import Contrast, values_apart
-from headway.audit.search.dice import Dice
+from headway.audit.search.compare import Contrast, values_apart
 from headway.audit.search.noise import MARGIN, Noise, noise_of, precise
 from headway.models import parameters
+
+One = TypeVar("One")
+
+
+class Dice(Random):
+    """Draws from a seed, and knows the number of its trial."""
+
+    def __init__(self, seed: str, trial: int) -> None:
+        super().__init__(seed)
+        self.trial = trial
+
+    def turn(self, options: Sequence[One], *, every: int = 1) -> One:
+        """The options one after the other, trial by trial (or the next one only `every` so many trials).
+
+        >>> [Dice("", trial).turn("abc") for trial in range(4)]
+        ['a', 'b', 'c', 'a']
+        """
+        return options[self.trial // every % len(options)]
+
+    def length(self, adapter: Adapter, *, least: int, most: int) -> int:
+        """A length between two, as the model takes it."""
+        return fit_length(adapter, self.randint(least, most))
 
 
 @dataclass(frozen=True)

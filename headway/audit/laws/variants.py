@@ -1,4 +1,4 @@
-"""Stages for laws that compare a model with itself in another state: training, silenced, its own numbers."""
+"""A model in another state, for laws that compare it with itself: in training, without dropout, in its own numbers."""
 
 import copy
 import random
@@ -17,7 +17,7 @@ from headway.adapt.call import call
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.noise import MARGIN, Noise
-from headway.audit.search.scene import Scene
+from headway.audit.search.search_context import Scene
 
 Around = Callable[[nn.Module], AbstractContextManager[Any]]
 TAKES = ("keep", "positions", "segments", "source")
