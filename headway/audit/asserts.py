@@ -13,7 +13,7 @@ from headway.adapt.adapter import Adapter
 from headway.audit.examination import examine
 from headway.audit.laws import LAWS
 from headway.audit.report import NOT_APPLICABLE, REFUTED, Report
-from headway.audit.text import explained
+from headway.audit.text import explain
 
 
 class Assertion:
@@ -51,7 +51,7 @@ def assert_laws(model: nn.Module, adapter: Adapter | None = None, **told: Any) -
 def _raise(report: Report) -> None:
     """Fail with every broken law and its counter-example."""
     sentences = {name: law.sentence for name, law in LAWS.items()}
-    told = [line for one in report.broken for line in explained(one, sentences, seed=report.seed)]
+    told = [line for one in report.broken for line in explain(one, sentences, seed=report.seed)]
     if told:
         broken = ", ".join(one.law for one in report.broken)
         raise AssertionError("\n".join([f"{report.target}: {broken} broken", *told]))

@@ -15,9 +15,9 @@ from headway.adapt.guess import guess_adapter
 from headway.adapt.model import AdaptedModel, restoring, uncompiled
 from headway.adapt.own import own_adapter
 from headway.adapt.trial import error_line
-from headway.audit.laws import Law, chosen_laws
+from headway.audit.laws import Law, select_laws
 from headway.audit.report import NOT_APPLICABLE, Finding, Report
-from headway.audit.search.search_context import FULL, QUICK, Scene
+from headway.audit.search.search_context import FULL, QUICK, SearchContext
 from headway.config import Frozen
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import OpenModel, make_model, open_model
@@ -52,15 +52,19 @@ def examine(
     True
     """
     began = time.monotonic()
-    chosen = chosen_laws(laws)
+    chosen = select_laws(laws)
     if not isinstance(model, nn.Module):
         model, adapter, name = _opened(model, adapter, name, seed, told)
     model, said_so = uncompiled(model)
     with restoring(model):
         subject = AdaptedModel(model, guess_adapter(model, adapter, told), name or type(model).__name__)
-        scene = Scene(subject, QUICK if quick else FULL, seed)
-        findings = [_tried(law, scene, say) for law in chosen]
-    notes = [*said_so, *subject.adapter.notes, *([f"Not in float64: {scene.imprecise}."] if scene.imprecise else [])]
+        context = SearchContext(subject, QUICK if quick else FULL, seed)
+        findings = [_tried(law, context, say) for law in chosen]
+    notes = [
+        *said_so,
+        *subject.adapter.notes,
+        *([f"Not in float64: {context.why_not_float64}."] if context.why_not_float64 else []),
+    ]
     return Report(subject.name, described(subject), findings, notes, time.monotonic() - began, seed, quick)
 
 
@@ -111,10 +115,10 @@ def token_texts(tokenizer: Tokenizer) -> Callable[[int], str]:
     return text_of
 
 
-def _tried(law: Law, scene: Scene, say: Say | None) -> Finding:
+def _tried(law: Law, context: SearchContext, say: Say | None) -> Finding:
     began = time.monotonic()
     try:
-        found = law.tried(scene)
+        found = law.tried(context)
     except Exception as error:  # a foreign model may say anything to a law; the others are still worth trying
         found = Finding(law.name, NOT_APPLICABLE, why=f"it could not be tried: {error_line(error)}")
     found = replace(found, seconds=time.monotonic() - began)

@@ -26,7 +26,7 @@ def lines(report: Report, sentences: Mapping[str, str], *, colour: bool = False,
     """The report for a terminal that is `width` columns wide; `sentences` says each law in words."""
     found = list(_laws(report, colour, width))
     for one in report.broken:
-        found += ["", *explained(one, sentences, seed=report.seed, colour=colour, width=width)]
+        found += ["", *explain(one, sentences, seed=report.seed, colour=colour, width=width)]
     found += _reasons("Not claimed", [(one.law, not_claimed(one)) for one in having(report, REFUTED)], width)
     found += _reasons("Not applicable", [(one.law, one.why) for one in having(report, NOT_APPLICABLE)], width)
     found += _listed("Notes", report.notes, width)
@@ -34,7 +34,7 @@ def lines(report: Report, sentences: Mapping[str, str], *, colour: bool = False,
     return [*found, "", last]
 
 
-def explained(
+def explain(
     finding: Finding, sentences: Mapping[str, str], *, seed: int = 0, colour: bool = False, width: int = WIDTH
 ) -> list[str]:
     """One broken law: what it says, the counter-example, where it went wrong first, and by how much."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.health.depth import Stream, depth_of, logits_of, loss_of
-from headway.audit.health.measure import SCORES, heads_of, relative_norm, relative_variation, seen_of
+from headway.audit.health.measure import SCORES, heads_of, relative_norm, relative_variation, scores_of
 from headway.audit.health.record import Head, Health
 from headway.audit.health.rules import symptoms
 from headway.observe.attention import AttentionWatcher
@@ -18,7 +18,7 @@ Lay = Callable[[Tensor], Tensor]
 
 
 @dataclass
-class _Ward:
+class _Measured:
     """What was measured of each attention so far: statistics, and the outputs of heads, which the graph holds."""
 
     layers: list[list[Head]] = field(default_factory=list)
@@ -28,7 +28,7 @@ class _Ward:
     unmeasured: list[str] = field(default_factory=list)
 
     def see(self, module: str, event: AttentionEvent) -> int | None:
-        seen = seen_of(event)
+        seen = scores_of(event)
         if seen is None:
             self.unmeasured.append(module)
             return None
@@ -64,7 +64,7 @@ def diagnose(module: nn.Module, run: Callable[[], Tensor], *, tokens: Tensor | N
     >>> len(diagnose(attention, lambda: attention(x, x, x)[0]).heads)
     2
     """
-    ward, stream = _Ward(), Stream(module)
+    ward, stream = _Measured(), Stream(module)
     with torch.enable_grad(), AttentionWatcher(module, ward.see, ward.gather).watching(), stream.watching():
         out = run()
     if not isinstance(out, Tensor):
@@ -90,7 +90,7 @@ def _gradients(out: Tensor, tokens: Tensor | None, wanted: list[Tensor]) -> tupl
     return nothing, [said]
 
 
-def _notes(ward: _Ward, stream: Stream) -> list[str]:
+def _notes(ward: _Measured, stream: Stream) -> list[str]:
     found = []
     if ward.unmeasured:
         found.append(f"attention between channels is not measured: {', '.join(ward.unmeasured)}")

@@ -20,7 +20,7 @@ SCORES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class AttentionScores:
     """`scores(rows)` are float64, of all heads and of some rows, -inf where a key may not be seen; `scale` is what q·k
     was multiplied by; `dtype` held the scores. q and k are None where only a softmax was seen."""
 
@@ -38,14 +38,14 @@ class Seen:
         return slice(None, None, max(1, math.ceil(math.prod(self.shape) / SCORES)))
 
 
-def seen_of(event: AttentionEvent) -> Seen | None:
+def scores_of(event: AttentionEvent) -> AttentionScores | None:
     """What can be measured of an attention; None of one between channels, or of nothing."""
     if isinstance(event, Call):
         return _of_call(event)
     return _of_kernel(event) if isinstance(event, KernelCall) else _of_softmax(event)
 
 
-def _of_call(call: Call) -> Seen | None:
+def _of_call(call: Call) -> AttentionScores | None:
     """A call of headway's own: log weights serve as scores, the softmax of both is the same. None between channels."""
     record = record_of(call.spec)
     if record.between == "channels" or 0 in call.q.shape or 0 in call.k.shape:
@@ -55,7 +55,7 @@ def _of_call(call: Call) -> Seen | None:
     q, k = wide.q, expand(wide.k, call.q.shape[1])
     scale = call.q.shape[3] ** -0.5 if call.scale is None else call.scale
     shape = (*call.q.shape[:3], call.k.shape[2])
-    return Seen(
+    return AttentionScores(
         record.name, q if dot else None, k if dot else None, scale if dot else None, call.dtype, shape,
         lambda rows: _logs(wide, rows),
     )  # fmt: skip
@@ -71,7 +71,7 @@ def _logs(call: Call, rows: slice) -> Tensor:
     return found.clamp(min=torch.finfo(found.dtype).tiny).log().masked_fill(~seen, -math.inf)
 
 
-def _of_kernel(event: KernelCall) -> Seen:
+def _of_kernel(event: KernelCall) -> AttentionScores:
     """A call of scaled_dot_product_attention; q and k had been multiplied by `before` already."""
     dtype = event.q.dtype if event.q.dtype.itemsize >= 4 else torch.float32  # the kernels' own
     inner = event.q.shape[-1] ** -0.5 if event.scale is None else event.scale
@@ -86,7 +86,7 @@ def _of_kernel(event: KernelCall) -> Seen:
             found = found.masked_fill(torch.arange(shape[3], device=q.device) > places, -math.inf)
         return found if table is None else _masked(found, take(table, rows, 2))
 
-    return Seen("softmax", q / event.before, k, inner * event.before, dtype, shape, scores)
+    return AttentionScores("softmax", q / event.before, k, inner * event.before, dtype, shape, scores)
 
 
 def _masked(scores: Tensor, table: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def _masked(scores: Tensor, table: Tensor) -> Tensor:
     return (scores + table.double()).masked_fill(table.double() < -HIDDEN, -math.inf)
 
 
-def _of_softmax(event: SoftmaxCall) -> Seen:
+def _of_softmax(event: SoftmaxCall) -> AttentionScores:
     """A softmax over the last axis of scores, which came from factor · q kᵀ where those were seen."""
     read, factor = event.given, event.factor
     q, k = (None if x is None else x.double() for x in (event.q, event.k))
@@ -106,7 +106,7 @@ def _of_softmax(event: SoftmaxCall) -> Seen:
             return found.masked_fill((found < -HIDDEN) & (found < found.amax(-1, keepdim=True) - HIDDEN), -math.inf)
         return found.masked_fill(found < q[:, :, rows] @ k.mT * factor - HIDDEN, -math.inf)
 
-    return Seen("softmax", q, k, factor if q is not None else None, read.dtype, tuple(read.shape), scores)
+    return AttentionScores("softmax", q, k, factor if q is not None else None, read.dtype, tuple(read.shape), scores)
 
 
 # Two heads whose scores differ by less than this, relative to both together; independent heads differ by about 0.7.
@@ -140,7 +140,7 @@ class _Rows:
 
 
 @torch.no_grad()
-def heads_of(module: str, seen: Seen) -> list[Head]:
+def heads_of(module: str, seen: AttentionScores) -> list[Head]:
     """A row of measures for each head; the output's measures come later."""
     rows = _rows(seen.scores(seen.rows))
     weights = rows.scores.masked_fill(~rows.chosen[..., None], 0.0).softmax(-1)
@@ -182,7 +182,7 @@ def _entropy(weights: Tensor) -> Float[Tensor, "B H L"]:
     return torch.special.entr(weights).sum(-1)
 
 
-def _jacobian(seen: Seen, rows: _Rows) -> PerHead:
+def _jacobian(seen: AttentionScores, rows: _Rows) -> PerHead:
     if seen.mechanism == "linear":  # no softmax over keys, so no such Jacobian
         return [None] * seen.shape[1]
     return rows.mean(jacobian_norm(rows.scores.masked_fill(~rows.chosen[..., None], 0.0)))
@@ -204,7 +204,7 @@ def _twins(rows: _Rows) -> list[int | None]:
     return [int(row.nonzero()[0]) if bool(row.any()) else None for row in same]
 
 
-def _products(seen: Seen, rows: _Rows) -> dict[str, PerHead]:
+def _products(seen: AttentionScores, rows: _Rows) -> dict[str, PerHead]:
     """Everything about q·k before the scale, against what independent entries would give."""
     nothing: PerHead = [None] * seen.shape[1]
     if seen.q is None or seen.k is None or seen.scale is None:
@@ -229,7 +229,7 @@ def _largest(values: Tensor, rows: _Rows) -> list[float]:
     return values.where(rows.visible, 0.0).abs().amax((0, 2, 3)).tolist()
 
 
-def _rounding(largest: PerHead, seen: Seen, scale: float) -> PerHead:
+def _rounding(largest: PerHead, seen: AttentionScores, scale: float) -> PerHead:
     half = torch.finfo(seen.dtype).eps / 2
     return [None if one is None else one * abs(scale) * half for one in largest]  # type: ignore[return-value]
 

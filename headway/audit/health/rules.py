@@ -28,11 +28,11 @@ ON_PURPOSE = "A trained head may look at one key on purpose; a fresh one should 
 def symptoms(heads: list[Head], depth: list[Depth], logits: Logits | None) -> list[Symptom]:
     """All that is wrong, the causes first."""
     found: list[Symptom] = []
-    blamed: set[str] = set()
+    first_over_limit: set[str] = set()
     for rule in (_scale, _twice, _large, _saturated):
-        one = rule([head for head in heads if head.place not in blamed])
+        one = rule([head for head in heads if head.place not in first_over_limit])
         found += one
-        blamed |= {place for symptom in one for place in symptom.where}
+        first_over_limit |= {place for symptom in one for place in symptom.where}
     layers = [list(layer) for _, layer in groupby(heads, key=lambda head: head.module)]
     rest: list[Callable[[list[list[Head]]], Iterator[Symptom]]] = [stuck, dead, twins, scores_range, precision]
     found += [symptom for rule in rest for symptom in rule(layers)]

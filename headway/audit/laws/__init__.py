@@ -16,7 +16,7 @@ from headway.audit.laws.norm import norm
 from headway.audit.laws.padding import padding, quarantine
 from headway.audit.laws.positions import positions
 from headway.audit.report import NOT_APPLICABLE, Finding
-from headway.audit.search.search_context import Scene
+from headway.audit.search.search_context import SearchContext
 from headway.config import nearest
 
 
@@ -26,13 +26,13 @@ class Law:
 
     name: str
     sentence: str
-    test: Callable[[Scene], Finding]
+    test: Callable[[SearchContext], Finding]
     needs: tuple[str, ...] = ()
 
-    def tried(self, scene: Scene) -> Finding:
+    def tried(self, context: SearchContext) -> Finding:
         """The finding; where the law cannot be tried, why."""
-        why = scene.subject.missing(*self.needs)
-        return self.test(scene) if why is None else Finding(self.name, NOT_APPLICABLE, why=why)
+        why = context.subject.missing(*self.needs)
+        return self.test(context) if why is None else Finding(self.name, NOT_APPLICABLE, why=why)
 
 
 LAWS: dict[str, Law] = {
@@ -71,10 +71,10 @@ LAWS: dict[str, Law] = {
 }  # fmt: skip
 
 
-def chosen_laws(names: Iterable[str] | str | None) -> list[Law]:
+def select_laws(names: Iterable[str] | str | None) -> list[Law]:
     """The laws of these names, in the order of the table; all of them for None.
 
-    >>> [law.name for law in chosen_laws("batch,causal")]
+    >>> [law.name for law in select_laws("batch,causal")]
     ['causal', 'batch']
     """
     if names is None:

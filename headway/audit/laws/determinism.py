@@ -13,113 +13,122 @@ from torch.overrides import TorchFunctionMode
 
 from headway.adapt.inputs import fit_length, no_labels
 from headway.adapt.model import AdaptedModel
-from headway.audit.laws.variants import first_broken, rounding, seeded, sharing, staged, wrapped
+from headway.audit.laws.variants import (
+    combine,
+    rounding,
+    seeded,
+    sharing_weights,
+    variant_context,
+    with_context_manager,
+)
 from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.compare import Contrast
-from headway.audit.search.find import Pose, search
-from headway.audit.search.localise import culprit, layers
+from headway.audit.search.compare import Comparison
+from headway.audit.search.find import Compare, search
+from headway.audit.search.localise import first_wrong, layers
 from headway.audit.search.noise import Noise
-from headway.audit.search.search_context import Dice, Scene
+from headway.audit.search.search_context import SearchContext, TrialRng
 from headway.nn.modes import modes_kept
 
 LOOKS = 6
 STATISTICS = "{} takes the statistics of the batch in training: train and eval then differ by more than dropout"
 
 
-def determinism(scene: Scene) -> Finding:
+def determinism(context: SearchContext) -> Finding:
     """Four questions, the first that is answered with no ends it."""
     try:
-        return first_broken(_asked(scene), "determinism")
+        return combine(_asked(context), "determinism")
     except ValueError as error:
         return Finding("determinism", NOT_APPLICABLE, why=str(error))
 
 
-def _asked(scene: Scene) -> Iterator[Finding]:
+def _asked(context: SearchContext) -> Iterator[Finding]:
     """In the model's own numbers: two equal runs are equal to the bit, but for a machine that adds in any order."""
-    trials, epsilon = max(1, scene.effort.trials // 8), torch.finfo(torch.float32).eps
-    coarse = torch.finfo(scene.original.dtype).eps > epsilon  # a difference could pass for rounding
-    model = scene.subject if coarse else scene.original
+    trials, epsilon = max(1, context.effort.trials // 8), torch.finfo(torch.float32).eps
+    coarse = torch.finfo(context.original.dtype).eps > epsilon  # a difference could pass for rounding
+    model = context.subject if coarse else context.original
     exact = Noise(epsilon, epsilon, 0.0, epsilon)
-    for pose in (twice, in_between):
-        yield _searched(staged(scene, sharing(model), exact), pose, trials)
-    trained = in_training(sharing(model), scene, silent=False)
-    yield _searched(staged(scene, trained, exact), seeded_twice, trials)
-    quiet = sharing(model)
-    silence(quiet.module)
-    trained, pose = in_training(quiet, scene, silent=True), trained_and_used(in_use(quiet, scene))
-    yield _told(_searched(staged(scene, trained, rounding(scene, model.dtype)), pose, trials), scene)
+    for compare in (twice, in_between):
+        yield _searched(variant_context(context, sharing_weights(model), exact), compare, trials)
+    trained = in_training(sharing_weights(model), context, silent=False)
+    yield _searched(variant_context(context, trained, exact), seeded_twice, trials)
+    quiet = sharing_weights(model)
+    remove_dropout(quiet.module)
+    trained, compare = in_training(quiet, context, silent=True), trained_and_used(in_use(quiet, context))
+    yield _finding_of(
+        _searched(variant_context(context, trained, rounding(context, model.dtype)), compare, trials), context
+    )
 
 
-def _searched(scene: Scene, pose: Pose, trials: int) -> Finding:
+def _searched(context: SearchContext, compare: Compare, trials: int) -> Finding:
     """What comes and goes by chance may have gone when its module is looked for: then look again, at a longer text."""
-    found = search(scene, "determinism", draw, pose, trials=trials)
+    found = search(context, "determinism", draw, compare, trials=trials)
     if not found.broken or found.module:
         return found
-    length = fit_length(scene.subject.adapter, scene.effort.longest)
+    length = fit_length(context.subject.adapter, context.effort.longest)
     limit, deviation = found.tolerance or 0.0, found.deviation or 0.0
     for seed in range(LOOKS):
-        contrast = pose(scene, Case(seed, length, 2, source=length))
-        rows = [] if contrast is None else layers(scene.subject, contrast, limit, deviation)
-        if module := culprit(rows, limit, deviation):
+        comparison = compare(context, Case(seed, length, 2, source=length))
+        rows = [] if comparison is None else layers(context.subject, comparison, limit, deviation)
+        if module := first_wrong(rows, limit, deviation):
             return replace(found, module=module, layers=rows)
     return found
 
 
-def draw(scene: Scene, random: Dice) -> Case:
-    length = random.length(scene.subject.adapter, least=2, most=scene.effort.longest)
-    return Case(random.randrange(1 << 30), length, random.randint(1, 2), source=length + 2)
+def draw(context: SearchContext, rng: TrialRng) -> Case:
+    length = rng.length(context.subject.adapter, least=2, most=context.effort.longest)
+    return Case(rng.randrange(1 << 30), length, rng.randint(1, 2), source=length + 2)
 
 
-def twice(scene: Scene, case: Case) -> Contrast:
-    text = case.reading(scene.subject.adapter)
-    return Contrast((text,), (text,), "the same text, read twice, has two results", gradients=False)
+def twice(context: SearchContext, case: Case) -> Comparison:
+    text = case.reading(context.subject.adapter)
+    return Comparison((text,), (text,), "the same text, read twice, has two results", gradients=False)
 
 
-def in_between(scene: Scene, case: Case) -> Contrast:
+def in_between(context: SearchContext, case: Case) -> Comparison:
     """Another text, and a longer one, is read before the second time."""
-    text = case.reading(scene.subject.adapter)
-    longer = fit_length(scene.subject.adapter, 2 * case.length + 3)
-    other = replace(case, seed=case.seed + 1, length=longer, source=longer + 1).reading(scene.subject.adapter)
+    text = case.reading(context.subject.adapter)
+    longer = fit_length(context.subject.adapter, 2 * case.length + 3)
+    other = replace(case, seed=case.seed + 1, length=longer, source=longer + 1).reading(context.subject.adapter)
     other = replace(other, labels=no_labels(*other.labels.shape))
-    return Contrast((text,), (other, text), "a result changes once another text was read", gradients=False)
+    return Comparison((text,), (other, text), "a result changes once another text was read", gradients=False)
 
 
-def seeded_twice(scene: Scene, case: Case) -> Contrast:
-    text = case.reading(scene.subject.adapter)
+def seeded_twice(context: SearchContext, case: Case) -> Comparison:
+    text = case.reading(context.subject.adapter)
     told = "in training, the same text and the same seed have two results"
-    return Contrast((text,), (text,), told, gradients=False)
+    return Comparison((text,), (text,), told, gradients=False)
 
 
-def trained_and_used(used: AdaptedModel) -> Pose:
+def trained_and_used(used: AdaptedModel) -> Compare:
     """Training comes first: what it learns in passing (a running mean) then serves both."""
 
-    def pose(scene: Scene, case: Case) -> Contrast:
-        text = case.reading(scene.subject.adapter)
+    def compare(context: SearchContext, case: Case) -> Comparison:
+        text = case.reading(context.subject.adapter)
         told = "without dropout, results in training differ from those in use"
-        return Contrast((text,), (text,), told, other=used, gradients=False)
+        return Comparison((text,), (text,), told, other=used, gradients=False)
 
-    return pose
+    return compare
 
 
-def in_training(subject: AdaptedModel, scene: Scene, *, silent: bool) -> AdaptedModel:
+def in_training(subject: AdaptedModel, context: SearchContext, *, silent: bool) -> AdaptedModel:
     """The model in training; every call begins with the same seed and the same buffers."""
     kept = {name: one.clone() for name, one in subject.module.named_buffers()}
 
     @contextmanager
     def around(module: nn.Module) -> Iterator[None]:
         _put_back(module, kept)
-        with seeded(scene.seed), modes_kept(module), Silence() if silent else nullcontext():
+        with seeded(context.seed), modes_kept(module), NoDropout() if silent else nullcontext():
             module.train()
             yield
 
-    return wrapped(subject, around, scene.subject)
+    return with_context_manager(subject, around, context.subject)
 
 
-def in_use(subject: AdaptedModel, scene: Scene) -> AdaptedModel:
+def in_use(subject: AdaptedModel, context: SearchContext) -> AdaptedModel:
     """The model in eval, where functions drop nothing either."""
 
-    return wrapped(subject, lambda module: Silence(), scene.subject)
+    return with_context_manager(subject, lambda module: NoDropout(), context.subject)
 
 
 def _put_back(module: nn.Module, kept: dict[str, Tensor]) -> None:
@@ -129,9 +138,9 @@ def _put_back(module: nn.Module, kept: dict[str, Tensor]) -> None:
                 one.copy_(kept[name])
 
 
-def _told(found: Finding, scene: Scene) -> Finding:
+def _finding_of(found: Finding, context: SearchContext) -> Finding:
     """Batch statistics break it by design, which is said."""
-    named = dict(scene.subject.module.named_modules()).get(found.module)
+    named = dict(context.subject.module.named_modules()).get(found.module)
     kind = type(named).__name__
     if not found.broken or named is None or ("BatchNorm" not in kind and not _recorded(named)):
         return found
@@ -151,7 +160,7 @@ DROPOUTS = frozenset({
 })  # fmt: skip
 
 
-class Silence(TorchFunctionMode):
+class NoDropout(TorchFunctionMode):
     """While it is on, no function of torch drops anything: a share that is written into the code is dropout too."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -164,7 +173,7 @@ class Silence(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def silence(module: nn.Module) -> None:
+def remove_dropout(module: nn.Module) -> None:
     """Set every share that is dropped to 0: `p` of a module named after dropping, and numbers called drop-something."""
     for one in module.modules():
         dropping = "drop" in type(one).__name__.lower()

@@ -21,7 +21,7 @@ FEWEST = 64  # numbers in a part of the text: a mean over fewer says little
 WINDOWS = 8  # parts of the text: what goes wrong far from its beginning is not to drown in the rest
 
 
-class Double(TorchDispatchMode):
+class ForceFloat64(TorchDispatchMode):
     """Whatever would be computed in fewer digits is computed in float64: a softmax "in float32" too."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -78,7 +78,7 @@ def _coarse(module: nn.Module, output: Tensor | None) -> bool:
     return torch.finfo(output.dtype).eps > max(torch.finfo(one).eps for one in own)
 
 
-def watched(subject: AdaptedModel, reading: Reading) -> dict[Key, Call]:
+def watch_calls(subject: AdaptedModel, reading: Reading) -> dict[Key, Call]:
     """All calls of all modules while this is read."""
     watch = Watch(reading)
     with hooked(subject.module, watch.hook):
@@ -116,7 +116,7 @@ class Excess:
     limit: float
 
 
-def amplified(exact: dict[Key, Call], calls: dict[Key, Call], dtype: torch.dtype) -> Amplified:
+def amplification(exact: dict[Key, Call], calls: dict[Key, Call], dtype: torch.dtype) -> Amplified:
     """The drift of each result and argument in each part of the text, in units of epsilon."""
     found: Amplified = {}
     for key, call in exact.items():
@@ -146,7 +146,7 @@ def excesses(mine: Amplified, theirs: Amplified | None, dtype: torch.dtype) -> d
     return found
 
 
-def halfway(worst: float, dtype: torch.dtype) -> float:
+def threshold_inside(worst: float, dtype: torch.dtype) -> float:
     """What counts inside, once something is over: half-way, in powers, between equal amplification and the worst."""
     return min(1.0, sqrt(worst / LIMITS[dtype]))
 
@@ -162,7 +162,7 @@ def layers(exact: dict[Key, Call], found: dict[Spot, Excess], kinds: dict[str, s
     return rows
 
 
-def blamed(found: dict[Spot, Excess], rows: list[Layer], calls: dict[Key, Call], threshold: float) -> str:
+def first_over_limit(found: dict[Spot, Excess], rows: list[Layer], calls: dict[Key, Call], threshold: float) -> str:
     """The first module whose own doing it is. A layer that gives fewer digits than its weights have was told so from
     around it (autocast): then it is the module that holds it."""
     spots = [(key, one) for (key, name), one in found.items() if not name]

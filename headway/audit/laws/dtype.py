@@ -21,23 +21,23 @@ from headway.audit.laws.drift import (
     LIMITS,
     Amplified,
     Call,
-    Double,
     Excess,
+    ForceFloat64,
     Spot,
-    amplified,
-    blamed,
+    amplification,
     excesses,
-    halfway,
+    first_over_limit,
     layers,
     table,
-    watched,
+    threshold_inside,
+    watch_calls,
 )
-from headway.audit.laws.variants import as_known
+from headway.audit.laws.variants import with_probes_of
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.localise import Key
 from headway.audit.search.noise import MARGIN
-from headway.audit.search.search_context import LARGE, NOISY, QUICK, UNCLEAR, Scene
+from headway.audit.search.search_context import LARGE, NOISY, QUICK, UNCLEAR, SearchContext
 from headway.models import parameters
 
 NOTHING = Excess(0.0, 0.0, 0.0)
@@ -51,66 +51,69 @@ CAUSES = {
 Calls = dict[Key, Call]
 
 
-def dtype(scene: Scene) -> Finding:
+def dtype(context: SearchContext) -> Finding:
     """One long text in three types."""
-    if scene.imprecise:
-        return Finding("dtype", NOT_APPLICABLE, why=f"there is nothing to compare with: {scene.imprecise}")
-    if MARGIN * scene.noise.repeated > UNCLEAR:
-        return Finding("dtype", NOT_APPLICABLE, why=NOISY.format(scene.noise.repeated))
-    case = Case(scene.seed + 7, fit_length(scene.subject.adapter, _length(scene)), source=30)
-    text, runs, notes = case.reading(scene.subject.adapter), {}, []
-    exact = _exact(scene.subject, text)
+    if context.why_not_float64:
+        return Finding("dtype", NOT_APPLICABLE, why=f"there is nothing to compare with: {context.why_not_float64}")
+    if MARGIN * context.noise.repeated > UNCLEAR:
+        return Finding("dtype", NOT_APPLICABLE, why=NOISY.format(context.noise.repeated))
+    case = Case(context.seed + 7, fit_length(context.subject.adapter, _length(context)), source=30)
+    text, runs, notes = case.reading(context.subject.adapter), {}, []
+    exact = _exact(context.subject, text)
     for kind in LIMITS:
         try:
-            runs[kind] = _run(scene, kind, text)
+            runs[kind] = _run(context, kind, text)
         except Exception as error:  # a model need not know every type
             notes.append(f"{_name(kind)} is left out: {type(error).__name__}: {str(error)[:80]}")
     if not runs:
         return Finding("dtype", NOT_APPLICABLE, why="; ".join(notes))
-    if _length(scene) != LONG:
+    if _length(context) != LONG:
         notes.append(f"{case.length} places were read; a full search reads {LONG}")
-    return _judged(scene, case, exact, runs, "; ".join(notes))
+    return _judged(context, case, exact, runs, "; ".join(notes))
 
 
-def _length(scene: Scene) -> int:
-    large = parameters(scene.original.module) > LARGE
-    return SHORT if large and scene.effort.longest < QUICK.longest else LONG
+def _length(context: SearchContext) -> int:
+    large = parameters(context.original.module) > LARGE
+    return SHORT if large and context.effort.longest < QUICK.longest else LONG
 
 
 def _exact(subject: AdaptedModel, text: Reading) -> Calls:
     """In float64 throughout; where a model does not survive that, as far as it goes by itself."""
     try:
-        with Double():
-            return watched(subject, text)
+        with ForceFloat64():
+            return watch_calls(subject, text)
     except Exception:
-        return watched(subject, text)
+        return watch_calls(subject, text)
 
 
-def _run(scene: Scene, kind: torch.dtype, text: Reading) -> Calls:
-    original = scene.original
+def _run(context: SearchContext, kind: torch.dtype, text: Reading) -> Calls:
+    original = context.original
     subject = original if original.dtype == kind else original.copy(kind)
-    return watched(as_known(subject, scene.subject), text)
+    return watch_calls(with_probes_of(subject, context.subject), text)
 
 
-def _judged(scene: Scene, case: Case, exact: Calls, runs: dict[torch.dtype, Calls], why: str) -> Finding:
+def _judged(context: SearchContext, case: Case, exact: Calls, runs: dict[torch.dtype, Calls], why: str) -> Finding:
     """Broken by the type that is furthest over its limit, at the first module whose own doing it is."""
-    sizes = {kind: amplified(exact, calls, kind) for kind, calls in runs.items()}
+    sizes = {kind: amplification(exact, calls, kind) for kind, calls in runs.items()}
     found = {kind: excesses(sizes[kind], sizes.get(OTHER[kind]), kind) for kind in runs}
     kind = max(found, key=lambda one: _worst(found[one]).over)
-    worst, kinds = _worst(found[kind]), {name: type(one).__name__ for name, one in scene.subject.module.named_modules()}
+    worst, kinds = (
+        _worst(found[kind]),
+        {name: type(one).__name__ for name, one in context.subject.module.named_modules()},
+    )
     if worst.over <= 1.0:
         rows = table(kinds, sizes, None)
         return Finding("dtype", HOLDS, len(runs), worst.drift, worst.limit, why=why, details=rows)
-    return _told(found[kind], kind, case, exact, runs[kind], sizes, kinds, why)
+    return _finding_of(found[kind], kind, case, exact, runs[kind], sizes, kinds, why)
 
 
-def _told(
+def _finding_of(
     found: dict[Spot, Excess], kind: torch.dtype, case: Case, exact: Calls, calls: Calls,
     sizes: dict[torch.dtype, Amplified], kinds: dict[str, str], why: str,
 ) -> Finding:  # fmt: skip
-    threshold = halfway(_worst(found).over, kind)
+    threshold = threshold_inside(_worst(found).over, kind)
     rows = layers(exact, found, kinds, threshold)
-    module = blamed(found, rows, calls, threshold)
+    module = first_over_limit(found, rows, calls, threshold)
     at = _worst(found)
     sentence = (
         f"in {_name(kind)} it drifts up to {at.drift:.1e} away from float64, where the digits explain {at.limit:.1e}: "

@@ -14,13 +14,13 @@ import torch
 from headway.adapt.adapter import NOBODY, Reading
 from headway.adapt.inputs import fit_length
 from headway.audit.laws.batch import rows
-from headway.audit.laws.finite import Fault, fault_of, rows_of
-from headway.audit.laws.variants import first_broken
+from headway.audit.laws.finite import Fault, find_fault, rows_of
+from headway.audit.laws.variants import combine
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.compare import Contrast
-from headway.audit.search.find import Pose, search
-from headway.audit.search.search_context import LARGE, QUICK, Dice, Scene
+from headway.audit.search.compare import Comparison
+from headway.audit.search.find import Compare, search
+from headway.audit.search.search_context import LARGE, QUICK, SearchContext, TrialRng
 from headway.models import parameters
 
 SMALL = 5_000_000  # parameters: up to here their gradients are looked at in every trial
@@ -31,19 +31,19 @@ SAYINGS = {
 }
 
 
-def empty(scene: Scene) -> Finding:
+def empty(context: SearchContext) -> Finding:
     """Every such row that the model can be given."""
-    kinds = list(_kinds(scene))
+    kinds = list(_kinds(context))
     if not kinds:
-        return Finding("empty", NOT_APPLICABLE, why=scene.subject.missing("text", "keep") or "it takes no padding")
-    found = list(_each(scene, kinds))
+        return Finding("empty", NOT_APPLICABLE, why=context.subject.missing("text", "keep") or "it takes no padding")
+    found = list(_each(context, kinds))
     refusals = "; ".join(one.why for one in found if one.why)
-    told = first_broken(iter(found), "empty")
+    told = combine(iter(found), "empty")
     return told if told.broken else replace(told, why=refusals)
 
 
-def _kinds(scene: Scene) -> Iterator[str]:
-    subject, a = scene.subject, scene.subject.adapter
+def _kinds(context: SearchContext) -> Iterator[str]:
+    subject, a = context.subject, context.subject.adapter
     if subject.missing("text", "keep") is None:
         yield "row"
         if a.causal and fit_length(subject.adapter, 3 * a.multiple) > a.multiple:
@@ -52,23 +52,23 @@ def _kinds(scene: Scene) -> Iterator[str]:
         yield "source"
 
 
-def _each(scene: Scene, kinds: list[str]) -> Iterator[Finding]:
+def _each(context: SearchContext, kinds: list[str]) -> Iterator[Finding]:
     """Whether it is taken at all; then numbers, then the companions."""
     for kind in kinds:
-        found = _refused(scene, kind) or _numbers(scene, kind)
+        found = _refused(context, kind) or _numbers(context, kind)
         if not found.broken and not found.why and kind != "leading":
-            found = _companions(scene, kind, found)
+            found = _companions(context, kind, found)
         yield found
         if found.broken:
             return
 
 
-def _refused(scene: Scene, kind: str) -> Finding | None:
+def _refused(context: SearchContext, kind: str) -> Finding | None:
     """A ValueError is an answer, any other error a crash."""
-    length = fit_length(scene.subject.adapter, 5)
-    text = emptied(scene, Case(scene.seed + 13, length, 2, source=length), kind)
+    length = fit_length(context.subject.adapter, 5)
+    text = with_empty_rows(context, Case(context.seed + 13, length, 2, source=length), kind)
     try:
-        scene.subject.run([] if text is None else [text])
+        context.subject.run([] if text is None else [text])
     except ValueError as error:
         return Finding("empty", HOLDS, 1, 0.0, 0.0, why=f"{kind}: it refuses, saying “{error}”")
     except Exception as error:
@@ -77,51 +77,51 @@ def _refused(scene: Scene, kind: str) -> Finding | None:
     return None
 
 
-def _companions(scene: Scene, kind: str, before: Finding) -> Finding:
-    trials = max(1, scene.effort.trials // 4)
-    found = search(scene, "empty", draw, beside(kind), trials=trials)
+def _companions(context: SearchContext, kind: str, before: Finding) -> Finding:
+    trials = max(1, context.effort.trials // 4)
+    found = search(context, "empty", draw, beside(kind), trials=trials)
     return replace(found, trials=found.trials + before.trials)
 
 
-def _numbers(scene: Scene, kind: str) -> Finding:
+def _numbers(context: SearchContext, kind: str) -> Finding:
     """Results and gradients, those of the parameters too; a text of two places shows it, if any does.
 
     In the model's own numbers: whether something is finite is a matter of these.
     """
-    subject = scene.original
+    subject = context.original
     many = parameters(subject.module)
-    weights = many < SMALL or scene.effort.longest > QUICK.longest
+    weights = many < SMALL or context.effort.longest > QUICK.longest
     lengths = sorted({fit_length(subject.adapter, size) for size in ((2, 5) if many < LARGE else (2,))})
     for tried, length in enumerate(lengths, 1):
-        text = emptied(scene, Case(scene.seed + 13, length, 2, source=length + 1), kind)
-        fault = None if text is None else fault_of(subject, text, weights=weights)
+        text = with_empty_rows(context, Case(context.seed + 13, length, 2, source=length + 1), kind)
+        fault = None if text is None else find_fault(subject, text, weights=weights)
         if text is not None and fault is not None:
-            return _told(scene, kind, text, fault, tried)
-    return Finding("empty", HOLDS, len(lengths), 0.0, scene.noise.tolerance)
+            return _finding_of(context, kind, text, fault, tried)
+    return Finding("empty", HOLDS, len(lengths), 0.0, context.noise.tolerance)
 
 
-def draw(scene: Scene, random: Dice) -> Case:
-    length = random.length(scene.subject.adapter, least=2, most=scene.effort.longest)
-    return Case(random.randrange(1 << 30), length, random.randint(2, 3), source=length + 1)
+def draw(context: SearchContext, rng: TrialRng) -> Case:
+    length = rng.length(context.subject.adapter, least=2, most=context.effort.longest)
+    return Case(rng.randrange(1 << 30), length, rng.randint(2, 3), source=length + 1)
 
 
-def beside(kind: str) -> Pose:
+def beside(kind: str) -> Compare:
     """The first item alone, and beside others that see nothing."""
 
-    def pose(scene: Scene, case: Case) -> Contrast | None:
+    def compare(context: SearchContext, case: Case) -> Comparison | None:
         if case.items < 2:
             return None
-        text = emptied(scene, case, kind)
-        alone = rows(case.reading(scene.subject.adapter), [0])
+        text = with_empty_rows(context, case, kind)
+        alone = rows(case.reading(context.subject.adapter), [0])
         told = f"a result changes {SAYINGS[kind]}"
-        return None if text is None else Contrast((alone,), (text,), told)
+        return None if text is None else Comparison((alone,), (text,), told)
 
-    return pose
+    return compare
 
 
-def emptied(scene: Scene, case: Case, kind: str) -> Reading | None:
+def with_empty_rows(context: SearchContext, case: Case, kind: str) -> Reading | None:
     """The first item as it is, the others without anything to see."""
-    text = case.reading(scene.subject.adapter)
+    text = case.reading(context.subject.adapter)
     labels = text.labels.clone()
     labels[1:] = NOBODY
     if kind == "source":
@@ -135,9 +135,9 @@ def emptied(scene: Scene, case: Case, kind: str) -> Reading | None:
     return replace(text, labels=labels, keep=keep)
 
 
-def _told(scene: Scene, kind: str, text: Reading, fault: Fault, tried: int) -> Finding:
+def _finding_of(context: SearchContext, kind: str, text: Reading, fault: Fault, tried: int) -> Finding:
     sentence = f"{fault.what} are not finite {SAYINGS[kind]}"
     example = Example(
-        sentence, rows_of(scene.subject, text, sentence, fault), {"kind": kind, "length": text.labels.shape[1]}
+        sentence, rows_of(context.subject, text, sentence, fault), {"kind": kind, "length": text.labels.shape[1]}
     )
-    return Finding("empty", BROKEN, tried, inf, scene.noise.tolerance, fault.module, example=example)
+    return Finding("empty", BROKEN, tried, inf, context.noise.tolerance, fault.module, example=example)

@@ -16,12 +16,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from headway.adapt.model import AdaptedModel
-from headway.audit.laws.variants import as_known, first_broken, rounding, seeded, staged
+from headway.audit.laws.variants import combine, rounding, seeded, variant_context, with_probes_of
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.compare import Contrast
-from headway.audit.search.find import Pose, search
-from headway.audit.search.search_context import LARGE, QUICK, Dice, Scene
+from headway.audit.search.compare import Comparison
+from headway.audit.search.find import Compare, search
+from headway.audit.search.search_context import LARGE, QUICK, SearchContext, TrialRng
 from headway.hub import load, save
 from headway.models import parameters
 
@@ -29,7 +29,7 @@ MEMORY = Path("/dev/shm")
 Trip = Callable[[AdaptedModel, Path], nn.Module]
 
 
-def trips_of(subject: AdaptedModel) -> dict[str, Trip]:
+def save_trips(subject: AdaptedModel) -> dict[str, Trip]:
     """The ways that this model has, by name, the outermost last."""
     module = subject.module
     found: dict[str, Trip] = {"state_dict and load_state_dict": _by_state}
@@ -40,7 +40,7 @@ def trips_of(subject: AdaptedModel) -> dict[str, Trip]:
     return found
 
 
-def travelled(subject: AdaptedModel, trip: Trip) -> AdaptedModel:
+def after_trip(subject: AdaptedModel, trip: Trip) -> AdaptedModel:
     """The model after the journey, in the same numbers and on the same device."""
     with tempfile.TemporaryDirectory(dir=_room(subject)) as folder, seeded(4242), _quiet():
         module = trip(subject, Path(folder))
@@ -116,13 +116,13 @@ COARSE = 1e-6
 HIDDEN = ("_parameters", "_buffers", "_modules")
 
 
-def export(scene: Scene) -> Finding:
+def export(context: SearchContext) -> Finding:
     """Each way that the model has, there and back."""
-    trips = list(trips_of(scene.original).items())
-    if scene.effort.longest < QUICK.longest and parameters(scene.original.module) > LARGE:
+    trips = list(save_trips(context.original).items())
+    if context.effort.longest < QUICK.longest and parameters(context.original.module) > LARGE:
         trips = trips[-1:]  # a quick look at much goes the outermost way alone
-    each = list(_tried(scene, trips))
-    found = first_broken(iter(each), "export")
+    each = list(_tried(context, trips))
+    found = combine(iter(each), "export")
     if found.broken or not found.trials:
         return found
     told = [one.why if not one.trials else f"tried by {name}" for (name, _), one in zip(trips, each, strict=True)]
@@ -131,16 +131,16 @@ def export(scene: Scene) -> Finding:
     return replace(found, status=status, why="; ".join(told))
 
 
-def _tried(scene: Scene, trips: list[tuple[str, Trip]]) -> Iterator[Finding]:
+def _tried(context: SearchContext, trips: list[tuple[str, Trip]]) -> Iterator[Finding]:
     for name, trip in trips:
         try:
-            other = as_known(travelled(scene.original, trip), scene.subject)
+            other = with_probes_of(after_trip(context.original, trip), context.subject)
         except ValueError as error:  # a library's own "this cannot be": a layout without room for it
             yield Finding("export", NOT_APPLICABLE, why=f"{name}: {error}")
         except Exception as error:
             yield _failed(name, error)
         else:
-            yield _compared(scene, name, other)
+            yield _compared(context, name, other)
 
 
 def _failed(way: str, error: Exception) -> Finding:
@@ -152,15 +152,15 @@ def _failed(way: str, error: Exception) -> Finding:
     return Finding("export", BROKEN, 1, None, None, module, why=f"{type(error).__name__}: {said}", example=example)
 
 
-def _compared(scene: Scene, way: str, other: AdaptedModel) -> Finding:
+def _compared(context: SearchContext, way: str, other: AdaptedModel) -> Finding:
     """The same results; and where they are, the same tensors shared by the same names."""
-    model = as_known(scene.original, scene.subject)
-    trials = max(1, scene.effort.trials // 4)
+    model = with_probes_of(context.original, context.subject)
+    trials = max(1, context.effort.trials // 4)
     if torch.finfo(model.dtype).eps > COARSE:  # where rounding could hide a difference, float64 shows it
-        model, other = scene.subject, replace(other, module=other.module.to(scene.subject.dtype))
-        other = as_known(other, scene.subject)
-    stage = staged(scene, model, rounding(scene, model.dtype))
-    found = search(stage, "export", draw, read_by(other, way), trials=trials)
+        model, other = context.subject, replace(other, module=other.module.to(context.subject.dtype))
+        other = with_probes_of(other, context.subject)
+    variant = variant_context(context, model, rounding(context, model.dtype))
+    found = search(variant, "export", draw, read_by(other, way), trials=trials)
     changed, untied = differing(model.module, other.module), lost_ties(model.module, other.module)
     found = replace(found, details=changed)
     if found.status == HOLDS and untied:
@@ -169,18 +169,18 @@ def _compared(scene: Scene, way: str, other: AdaptedModel) -> Finding:
     return replace(found, why="; ".join(reasons)) if found.broken else found
 
 
-def draw(scene: Scene, random: Dice) -> Case:
-    length = random.length(scene.subject.adapter, least=1, most=scene.effort.longest)
-    return Case(random.randrange(1 << 30), length, source=length + 1)
+def draw(context: SearchContext, rng: TrialRng) -> Case:
+    length = rng.length(context.subject.adapter, least=1, most=context.effort.longest)
+    return Case(rng.randrange(1 << 30), length, source=length + 1)
 
 
-def read_by(other: AdaptedModel, way: str) -> Pose:
-    def pose(scene: Scene, case: Case) -> Contrast:
-        text = case.reading(scene.subject.adapter)
+def read_by(other: AdaptedModel, way: str) -> Compare:
+    def compare(context: SearchContext, case: Case) -> Comparison:
+        text = case.reading(context.subject.adapter)
         told = f"results differ after {way}"
-        return Contrast((text,), (text,), told, other=other, gradients=False)
+        return Comparison((text,), (text,), told, other=other, gradients=False)
 
-    return pose
+    return compare
 
 
 def _untied(found: Finding, way: str, untied: list[tuple[str, str]]) -> Finding:

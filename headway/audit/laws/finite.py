@@ -20,12 +20,12 @@ from headway.adapt.adapter import Overwrite, Reading
 from headway.adapt.call import call, select_output
 from headway.adapt.inputs import fit_length
 from headway.adapt.model import AdaptedModel, embedding_changes
-from headway.audit.laws.variants import as_known
+from headway.audit.laws.variants import with_probes_of
 from headway.audit.report import BROKEN, HOLDS, Example, Finding, Strip
 from headway.audit.search.case import Case
-from headway.audit.search.compare import Apart, Contrast, upstream
-from headway.audit.search.find import strips
-from headway.audit.search.search_context import LARGE, QUICK, Scene
+from headway.audit.search.compare import Comparison, Deviations, upstream
+from headway.audit.search.find import token_rows
+from headway.audit.search.search_context import LARGE, QUICK, SearchContext
 from headway.models import parameters
 from headway.observe.hooks import hooked
 
@@ -58,12 +58,12 @@ class Trace:
     leaf: Tensor | None = None
 
 
-def fault_of(
+def find_fault(
     subject: AdaptedModel, reading: Reading, *, weights: bool, usual: frozenset[str] = frozenset()
 ) -> Fault | None:
     """What is wrong with this reading; None where all is finite. `usual` are modules whose results hold infinities
     with any text (those that make masks, or forbid words), "" for the model."""
-    trace = traced(subject, reading)
+    trace = trace_calls(subject, reading)
     if _overflowing(trace.out) if "" in usual else not trace.out.isfinite().all():
         return Fault("results", True, _forward(trace, usual))
     named = {name: one for name, one in subject.module.named_parameters() if one.requires_grad} if weights else {}
@@ -73,7 +73,7 @@ def fault_of(
     return None if bad is None else Fault(f"gradients of {bad}", False, _backward(trace, reading, subject.per_position))
 
 
-def traced(subject: AdaptedModel, reading: Reading) -> Trace:
+def trace_calls(subject: AdaptedModel, reading: Reading) -> Trace:
     """Read with gradients, and keep what passes every module."""
     trace = Trace()
     with hooked(subject.module, partial(_into, trace)):
@@ -86,7 +86,7 @@ def traced(subject: AdaptedModel, reading: Reading) -> Trace:
     return trace
 
 
-def infinite(trace: Trace) -> frozenset[str]:
+def modules_with_infinities(trace: Trace) -> frozenset[str]:
     """Modules that gave something that is not finite; "" where the result holds −inf and nothing worse."""
     named = {one.name for one in trace.calls if one.name and not _finite(one.out)}
     below = bool((trace.out == -torch.inf).any()) and not _overflowing(trace.out)
@@ -170,43 +170,48 @@ class Scale(Overwrite):
         return vectors * self.value
 
 
-def finite(scene: Scene) -> Finding:
+def finite(context: SearchContext) -> Finding:
     """Each extreme in turn; what is found is tried with the shortest text too."""
-    model = as_known(scene.original, scene.subject)
-    usual, tried = infinite(traced(model, _text(model, 4, scene))), 0
+    model = with_probes_of(context.original, context.subject)
+    usual, tried = modules_with_infinities(trace_calls(model, _text(model, 4, context))), 0
     for name in SAYINGS:
         if model.missing("vectors") is not None and size_of(model, name) is not None:
             continue
         tried += 1
-        length, weights = LENGTHS.get(name, 4), _weights(scene, name)
-        text = _text(model, scene.effort.longest * 3 if length is None else length, scene)
-        fault = fault_of(model, extreme(model, text, name), weights=weights, usual=usual)
+        length, weights = LENGTHS.get(name, 4), _weights(context, name)
+        text = _text(model, context.effort.longest * 3 if length is None else length, context)
+        fault = find_fault(model, extreme(model, text, name), weights=weights, usual=usual)
         if fault is not None:
-            return _smallest(scene, model, name, (text, fault), usual, tried)
+            return _smallest(context, model, name, (text, fault), usual, tried)
     seen = model.missing("vectors")
     return Finding("finite", HOLDS, tried, 0.0, 0.0, why="" if seen is None else f"sizes were not tried: {seen}")
 
 
 def _smallest(
-    scene: Scene, model: AdaptedModel, name: str, known: tuple[Reading, Fault], usual: frozenset[str], tried: int
+    context: SearchContext,
+    model: AdaptedModel,
+    name: str,
+    known: tuple[Reading, Fault],
+    usual: frozenset[str],
+    tried: int,
 ) -> Finding:
     """A shorter text serves where the same module is the first to fail."""
     for length in (1, 2):
-        text = extreme(model, _text(model, length, scene), name)
-        fault = fault_of(model, text, weights=True, usual=usual)
+        text = extreme(model, _text(model, length, context), name)
+        fault = find_fault(model, text, weights=True, usual=usual)
         if fault is not None and fault.module == known[1].module:
-            return _told(model, text, name, fault, tried)
-    return _told(model, extreme(model, known[0], name), name, known[1], tried)
+            return _finding_of(model, text, name, fault, tried)
+    return _finding_of(model, extreme(model, known[0], name), name, known[1], tried)
 
 
-def _weights(scene: Scene, name: str) -> bool:
-    many = parameters(scene.original.module)
-    return name == "zero" or many < LARGE or scene.effort.longest > QUICK.longest
+def _weights(context: SearchContext, name: str) -> bool:
+    many = parameters(context.original.module)
+    return name == "zero" or many < LARGE or context.effort.longest > QUICK.longest
 
 
-def _text(model: AdaptedModel, length: int, scene: Scene) -> Reading:
+def _text(model: AdaptedModel, length: int, context: SearchContext) -> Reading:
     size = fit_length(model.adapter, length)
-    return Case(scene.seed + 11, size, source=size).reading(model.adapter)
+    return Case(context.seed + 11, size, source=size).reading(model.adapter)
 
 
 def extreme(model: AdaptedModel, text: Reading, name: str) -> Reading:
@@ -230,7 +235,7 @@ def size_of(model: AdaptedModel, name: str) -> float | None:
     return {"zero": 0.0, "large": most ** (1 / 9), "huge": most ** (1 / 6)}.get(name)
 
 
-def _told(model: AdaptedModel, text: Reading, name: str, fault: Fault, tried: int) -> Finding:
+def _finding_of(model: AdaptedModel, text: Reading, name: str, fault: Fault, tried: int) -> Finding:
     size = size_of(model, name)
     sentence = f"with {SAYINGS[name].format('' if size is None else f'{size:.0e}')}, {fault.what} are not finite"
     example = Example(
@@ -247,4 +252,4 @@ def rows_of(model: AdaptedModel, text: Reading, sentence: str, fault: Fault) -> 
         out = model.run([text])[0]
         bad = ~out.detach().reshape(len(labels), -1).isfinite().all(1).cpu()
         amounts[bad] = inf
-    return strips(model, Contrast((), (text,), sentence), Apart(labels, amounts, 1.0), 0.0)
+    return token_rows(model, Comparison((), (text,), sentence), Deviations(labels, amounts, 1.0), 0.0)

@@ -21,7 +21,7 @@ from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.compare import distances, largest
 from headway.audit.search.noise import MARGIN
-from headway.audit.search.search_context import Scene
+from headway.audit.search.search_context import SearchContext
 
 ROW, RMS, EITHER, BATCH, ITEM = "layer", "rms", "layer or rms", "batch", "item"
 SCALES, SHIFTS = ("weight", "gamma", "scale", "g"), ("bias", "beta", "b")
@@ -85,7 +85,7 @@ def _held(module: nn.Module, names: tuple[str, ...]) -> Tensor | None:
     return next((one for name in names if isinstance(one := getattr(module, name, None), Tensor)), None)
 
 
-def norms_of(subject: AdaptedModel, text: Reading) -> list[Norm]:
+def find_norms(subject: AdaptedModel, text: Reading) -> list[Norm]:
     """Those that are called while this is read, in the order of their first calls."""
     found: dict[str, Norm] = {}
 
@@ -162,13 +162,15 @@ SAYINGS = {
 }
 
 
-def norm(scene: Scene) -> Finding:
+def norm(context: SearchContext) -> Finding:
     """Every normalisation, called by itself with random inputs of the shape that the model gives it."""
-    length = fit_length(scene.subject.adapter, 5)
-    found = norms_of(scene.subject, Case(scene.seed + 3, length, 2, source=length).reading(scene.subject.adapter))
+    length = fit_length(context.subject.adapter, 5)
+    found = find_norms(
+        context.subject, Case(context.seed + 3, length, 2, source=length).reading(context.subject.adapter)
+    )
     if not found:
         return Finding("norm", NOT_APPLICABLE, why="no module of it is a normalisation")
-    tolerance = MARGIN * max(torch.finfo(scene.subject.dtype).eps, scene.noise.epsilon)
+    tolerance = MARGIN * max(torch.finfo(context.subject.dtype).eps, context.noise.epsilon)
     measured = {one.name: (one, _measured(one)) for one in found}
     amounts = [(module, name, amount) for module, (_, table) in measured.items() for name, amount in table.items()]
     rows = [

@@ -9,9 +9,9 @@ from headway.adapt.inputs import draw_inputs, fit_length, no_labels
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.case import Case
-from headway.audit.search.compare import Contrast
+from headway.audit.search.compare import Comparison
 from headway.audit.search.find import search
-from headway.audit.search.search_context import Dice, Scene
+from headway.audit.search.search_context import SearchContext, TrialRng
 from headway.models import parameters
 
 LARGE = 1e6  # a score that -1e4 does not outweigh
@@ -19,38 +19,38 @@ HELD = {"large": "large numbers"}
 POISONS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
-def padding(scene: Scene) -> Finding:
+def padding(context: SearchContext) -> Finding:
     """Items alone, and padded in one batch."""
-    return search(scene, "padding", draw, pose)
+    return search(context, "padding", draw, compare)
 
 
-def quarantine(scene: Scene) -> Finding:
+def quarantine(context: SearchContext) -> Finding:
     """The same with NaN or inf where the padding is, and in the gradients of the weights."""
-    return search(scene, "quarantine", draw_poison, pose)
+    return search(context, "quarantine", draw_poison, compare)
 
 
-def draw(scene: Scene, random: Dice) -> Case:
+def draw(context: SearchContext, rng: TrialRng) -> Case:
     """Left, right and both sides in turn; a source is padded where there is one."""
-    a, most = scene.subject.adapter, max(1, scene.effort.longest // 3)
-    length = scene.a_length(random, least=2)
+    a, most = context.subject.adapter, max(1, context.effort.longest // 3)
+    length = context.draw_length(rng, least=2)
     room = most if a.longest is None else max(0, min(most, a.longest - length))
-    sides = random.turn([(1, 0), (0, 1), (1, 1)])
-    left, right = (side * random.randint(1, max(1, room // sum(sides))) for side in sides)
-    kinds = ["tokens", "large"] if scene.subject.missing("vectors") is None else ["tokens"]
-    items = min(random.turn([2, 1, 3]), scene.effort.items)
+    sides = rng.turn([(1, 0), (0, 1), (1, 1)])
+    left, right = (side * rng.randint(1, max(1, room // sum(sides))) for side in sides)
+    kinds = ["tokens", "large"] if context.subject.missing("vectors") is None else ["tokens"]
+    items = min(rng.turn([2, 1, 3]), context.effort.items)
     return Case(
-        random.randrange(1 << 30), length, items, left if room else 0, right if room else 0,
-        source=fit_length(scene.subject.adapter, length + 3), content=random.turn(kinds),
+        rng.randrange(1 << 30), length, items, left if room else 0, right if room else 0,
+        source=fit_length(context.subject.adapter, length + 3), content=rng.turn(kinds),
     )  # fmt: skip
 
 
-def draw_poison(scene: Scene, random: Dice) -> Case:
-    return replace(draw(scene, random), content=random.turn(list(POISONS)))
+def draw_poison(context: SearchContext, rng: TrialRng) -> Case:
+    return replace(draw(context, rng), content=rng.turn(list(POISONS)))
 
 
-def pose(scene: Scene, case: Case) -> Contrast | None:
+def compare(context: SearchContext, case: Case) -> Comparison | None:
     """Each item alone; then all in one batch, the k-th shorter by k, padded to one length."""
-    subject = scene.subject
+    subject = context.subject
     if (case.length + case.left + case.right) % subject.adapter.multiple or case.left + case.right + case.items < 2:
         return None
     whole = case.reading(subject.adapter)
@@ -68,7 +68,7 @@ def pose(scene: Scene, case: Case) -> Contrast | None:
         "" if case.content == "tokens" else f", which hold{'s' if one else ''} {HELD.get(case.content, case.content)}"
     )
     told = f"results change with padding ({sides or 'to one length'}){held}"
-    return Contrast(alone, (padded,), told, weights=poison and _small(subject))
+    return Comparison(alone, (padded,), told, weights=poison and _small(subject))
 
 
 def _small(subject: AdaptedModel) -> bool:

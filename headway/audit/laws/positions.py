@@ -11,17 +11,17 @@ import torch
 from headway.adapt.adapter import Reading
 from headway.audit.report import BROKEN, HOLDS, REFUTED, Finding
 from headway.audit.search.case import Case
-from headway.audit.search.compare import Contrast
+from headway.audit.search.compare import Comparison
 from headway.audit.search.find import search
-from headway.audit.search.search_context import Dice, Scene
+from headway.audit.search.search_context import SearchContext, TrialRng
 
 
-def positions(scene: Scene) -> Finding:
+def positions(context: SearchContext) -> Finding:
     """Both claims: tried where they are made, refuted where they are not."""
-    a = scene.subject.adapter
-    found = [search(scene, "positions", draw, permuted, claimed=bool(a.equivariant))]
-    if scene.subject.missing("positions") is None:
-        found.append(search(scene, "positions", draw, shifted, claimed=bool(a.shifts)))
+    a = context.subject.adapter
+    found = [search(context, "positions", draw, permuted, claimed=bool(a.equivariant))]
+    if context.subject.missing("positions") is None:
+        found.append(search(context, "positions", draw, shifted, claimed=bool(a.shifts)))
     return _combined(found)
 
 
@@ -32,36 +32,36 @@ def _combined(found: list[Finding]) -> Finding:
     return replace(order[0], trials=sum(one.trials for one in found), why=order[0].why or "; ".join(told))
 
 
-def draw(scene: Scene, random: Dice) -> Case:
+def draw(context: SearchContext, rng: TrialRng) -> Case:
     """Two places that change seats, or more."""
-    length = scene.a_length(random, least=2)
-    places = tuple(sorted(random.sample(range(length), min(length, random.randint(2, 4)))))
-    return Case(random.randrange(1 << 30), length, random.randint(1, 2), changed=places, source=length + 2)
+    length = context.draw_length(rng, least=2)
+    places = tuple(sorted(rng.sample(range(length), min(length, rng.randint(2, 4)))))
+    return Case(rng.randrange(1 << 30), length, rng.randint(1, 2), changed=places, source=length + 2)
 
 
-def permuted(scene: Scene, case: Case) -> Contrast | None:
+def permuted(context: SearchContext, case: Case) -> Comparison | None:
     """The inputs at these places go round by one."""
     if len(case.changed) < 2:
         return None
-    whole = case.reading(scene.subject.adapter)
+    whole = case.reading(context.subject.adapter)
     order = torch.arange(case.length)
     order[list(case.changed)] = torch.tensor([*case.changed[1:], case.changed[0]])
     moved = replace(whole, inputs=whole.inputs[:, order], labels=whole.labels[:, order])
     places = " and ".join(map(str, case.changed))
-    return Contrast((whole,), (moved,), f"results do not move along when the inputs at {places} change places")
+    return Comparison((whole,), (moved,), f"results do not move along when the inputs at {places} change places")
 
 
-def shifted(scene: Scene, case: Case) -> Contrast | None:
+def shifted(context: SearchContext, case: Case) -> Comparison | None:
     """Positions 0, 1, … and the same some places further on."""
-    longest, by = scene.subject.adapter.longest, 1 + case.seed % 7
+    longest, by = context.subject.adapter.longest, 1 + case.seed % 7
     if longest is not None:
         by = min(by, longest - case.length)
     if by < 1:
         return None
-    whole = case.reading(scene.subject.adapter)
+    whole = case.reading(context.subject.adapter)
     counted = torch.arange(case.length).expand(case.items, -1)
     told = f"results change when all positions grow by {by}"
-    return Contrast((_at(whole, counted),), (_at(whole, counted + by),), told)
+    return Comparison((_at(whole, counted),), (_at(whole, counted + by),), told)
 
 
 def _at(whole: Reading, positions: torch.Tensor) -> Reading:

@@ -17,41 +17,41 @@ from headway.adapt.call import call
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
 from headway.audit.search.noise import MARGIN, Noise
-from headway.audit.search.search_context import Scene
+from headway.audit.search.search_context import SearchContext
 
 Around = Callable[[nn.Module], AbstractContextManager[Any]]
 TAKES = ("keep", "positions", "segments", "source")
 
 
-def staged(scene: Scene, subject: AdaptedModel, noise: Noise) -> Scene:
-    """The same scene with somebody else on it, who answers for itself, and with less excused."""
-    return scene.with_other(as_known(subject, scene.subject), noise, chance=False)
+def variant_context(context: SearchContext, subject: AdaptedModel, noise: Noise) -> SearchContext:
+    """A context for a variant of the model, which answers for itself: less is excused."""
+    return context.for_variant(with_probes_of(subject, context.subject), noise, chance=False)
 
 
-def rounding(scene: Scene, dtype: torch.dtype | None = None) -> Noise:
+def rounding(context: SearchContext, dtype: torch.dtype | None = None) -> Noise:
     """What rounding alone explains in numbers of that type (None: those examined).
 
     What two equal runs differ by is not excused, and rounding that takes more than half of the digits is none.
     """
-    noise = scene.noise
+    noise = context.noise
     epsilon = noise.epsilon if dtype is None else max(noise.epsilon, torch.finfo(dtype).eps)
     grown, most = epsilon / noise.epsilon, sqrt(epsilon)
     values, gradients = (min(max(one * grown, epsilon / 2), most) for one in (noise.values, noise.gradients))
     return Noise(values, gradients, 0.0, epsilon)
 
 
-def tolerance(scene: Scene, dtype: torch.dtype | None = None) -> float:
+def tolerance(context: SearchContext, dtype: torch.dtype | None = None) -> float:
     """The largest deviation that rounding alone explains."""
-    return MARGIN * rounding(scene, dtype).values
+    return MARGIN * rounding(context, dtype).values
 
 
-def as_known(subject: AdaptedModel, known: AdaptedModel) -> AdaptedModel:
+def with_probes_of(subject: AdaptedModel, known: AdaptedModel) -> AdaptedModel:
     """The same, without asking it again what is known of another in its place: asking takes three readings."""
     subject.copy_probes(known)
     return subject
 
 
-def sharing(subject: AdaptedModel) -> AdaptedModel:
+def sharing_weights(subject: AdaptedModel) -> AdaptedModel:
     """A copy with the same weights in memory: all else that reading may change (buffers, counters) is its own."""
     memo = {id(one): one for one in subject.module.parameters()}
     try:
@@ -60,7 +60,7 @@ def sharing(subject: AdaptedModel) -> AdaptedModel:
         raise ValueError(f"the model cannot be copied: {type(error).__name__}: {error}") from error
 
 
-def wrapped(subject: AdaptedModel, around: Around, known: AdaptedModel) -> AdaptedModel:
+def with_context_manager(subject: AdaptedModel, around: Around, known: AdaptedModel) -> AdaptedModel:
     """The same, with something around each of its calls; `known` can do what it can."""
     plain = subject.adapter
 
@@ -69,7 +69,7 @@ def wrapped(subject: AdaptedModel, around: Around, known: AdaptedModel) -> Adapt
             return call(module, plain, reading)
 
     takes = frozenset(one for one in TAKES if known.missing(one) is None)
-    return as_known(replace(subject, adapter=replace(plain, call=read, takes=takes)), known)
+    return with_probes_of(replace(subject, adapter=replace(plain, call=read, takes=takes)), known)
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def seeded(seed: int) -> Iterator[None]:
             np.random.set_state(states[1])
 
 
-def first_broken(findings: Iterator[Finding], law: str) -> Finding:
+def combine(findings: Iterator[Finding], law: str) -> Finding:
     """The first that is broken, else the one that deviates most, with the trials of all that were tried."""
     tried, found = 0, []
     for one in findings:

@@ -82,10 +82,10 @@ def _fitted(chunks: tuple[int, ...], length: int) -> tuple[int, ...]:
     return tuple(size for size in sizes if size)
 
 
-def shrunk(case: Case, breaks: Callable[[Case], bool], *, tries: int, shortest: int = 1, multiple: int = 1) -> Case:
+def shrink(case: Case, breaks: Callable[[Case], bool], *, tries: int, shortest: int = 1, multiple: int = 1) -> Case:
     """The last case that still breaks, after at most so many tries.
 
-    >>> shrunk(Case(0, 9, changed=(3, 7)), lambda case: case.length > 4 and bool(case.changed), tries=99)
+    >>> shrink(Case(0, 9, changed=(3, 7)), lambda case: case.length > 4 and bool(case.changed), tries=99)
     Case(seed=0, length=5, items=1, left=0, right=0, changed=(3,), chunks=(), source=0, content='')
     """
     while tries > 0:

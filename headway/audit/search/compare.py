@@ -19,7 +19,7 @@ class Results:
 
 
 @dataclass(frozen=True, eq=False)
-class Apart:
+class Deviations:
     """How far results are from one another at each label, relative to the largest number of all (`scale`)."""
 
     labels: Tensor
@@ -31,7 +31,7 @@ class Apart:
         return float(self.amounts.max()) if len(self.amounts) else 0.0
 
 
-def gathered(outs: Sequence[Tensor], readings: Sequence[Reading], *, per_position: bool) -> Results:
+def results_by_label(outs: Sequence[Tensor], readings: Sequence[Reading], *, per_position: bool) -> Results:
     """What came out of several calls, by label."""
     marks, rows = [], []
     for out, reading in zip(outs, readings, strict=True):
@@ -40,15 +40,15 @@ def gathered(outs: Sequence[Tensor], readings: Sequence[Reading], *, per_positio
         values = out.detach().reshape(len(flat), -1).to("cpu", torch.float64)
         marks.append(flat[flat >= 0])
         rows.append(values[flat >= 0])
-    return sorted_results(torch.cat(marks), torch.cat(rows))
+    return sort_results(torch.cat(marks), torch.cat(rows))
 
 
-def sorted_results(labels: Tensor, values: Tensor) -> Results:
+def sort_results(labels: Tensor, values: Tensor) -> Results:
     order = labels.argsort(stable=True)
     return Results(labels[order], values[order])
 
 
-def apart(before: Results, after: Results) -> Apart:
+def apart(before: Results, after: Results) -> Deviations:
     """At labels that both have; NaN is far from everything but NaN."""
     mine, theirs = (torch.isin(one.labels, other.labels) for one, other in ((before, after), (after, before)))
     one, two = before.values[mine], after.values[theirs]
@@ -56,7 +56,7 @@ def apart(before: Results, after: Results) -> Apart:
         raise ValueError(f"results of shapes {tuple(one.shape)} and {tuple(two.shape)} cannot be compared")
     scale = largest(one)
     amounts = distances(one, two).amax(1) if one.numel() else one.new_zeros(len(one))
-    return Apart(before.labels[mine], amounts / (scale or 1.0), scale)
+    return Deviations(before.labels[mine], amounts / (scale or 1.0), scale)
 
 
 def distances(one: Tensor, two: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def largest(values: Tensor) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast:
+class Comparison:
     """Results of equal labels in `before` and `after` are equal, and no input without a label moves them.
 
     `stepwise`: the readings of `after` are pieces that a cache joins. `other` reads `after`, where it is not the same
@@ -88,25 +88,28 @@ class Contrast:
     weights: bool = False
 
 
-def values_apart(subject: AdaptedModel, contrast: Contrast) -> Apart:
+def value_deviations(subject: AdaptedModel, comparison: Comparison) -> Deviations:
     """How far the results are apart."""
-    other = contrast.other or subject
-    one = subject.run(contrast.before)
-    two = other.run(contrast.after, stepwise=contrast.stepwise)
+    other = comparison.other or subject
+    one = subject.run(comparison.before)
+    two = other.run(comparison.after, stepwise=comparison.stepwise)
     place = subject.per_position
-    return apart(gathered(one, contrast.before, per_position=place), gathered(two, contrast.after, per_position=place))
+    return apart(
+        results_by_label(one, comparison.before, per_position=place),
+        results_by_label(two, comparison.after, per_position=place),
+    )
 
 
-def gradients_apart(subject: AdaptedModel, contrast: Contrast) -> Apart:
+def gradient_deviations(subject: AdaptedModel, comparison: Comparison) -> Deviations:
     """How far the gradients are apart, and from 0 where an input has no label (at label -1)."""
-    before, _, weights = _gradients(subject, contrast.before, contrast.weights)
-    after, silent, others = _gradients(contrast.other or subject, contrast.after, contrast.weights)
+    before, _, weights = _gradients(subject, comparison.before, comparison.weights)
+    after, silent, others = _gradients(comparison.other or subject, comparison.after, comparison.weights)
     found = apart(before, after)
     # One scale for all parameters: some gradients are nothing but rounding (those of scores with a single key).
     scale = max(map(largest, weights.values()), default=0.0) or 1.0
     moved = [_size(distances(gradient, others[name])) / scale for name, gradient in weights.items()]
     worst = max([silent / (found.scale or 1.0), *moved])
-    return Apart(
+    return Deviations(
         torch.cat([found.labels, torch.tensor([-1])]),
         torch.cat([found.amounts, torch.tensor([worst], dtype=torch.float64)]),
         found.scale,
@@ -132,7 +135,7 @@ def _gradients(
         silent = max(silent, _size(flat[labels < 0]))
         for name, one in zip(named, others, strict=True):
             total[name] += 0.0 if one is None else one.to("cpu", torch.float64)
-    return sorted_results(torch.cat(marks), torch.cat(rows)), silent, total
+    return sort_results(torch.cat(marks), torch.cat(rows)), silent, total
 
 
 def upstream(out: Tensor, reading: Reading, per_position: bool) -> Tensor:

@@ -9,77 +9,88 @@ from headway.adapt.adapter import SPAN, Reading
 from headway.adapt.model import AdaptedModel
 from headway.adapt.trial import error_line
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, Layer, Strip
-from headway.audit.search.case import Case, shrunk
-from headway.audit.search.compare import Apart, Contrast, gradients_apart, values_apart
-from headway.audit.search.localise import culprit, gradient_culprit, layers
+from headway.audit.search.case import Case, shrink
+from headway.audit.search.compare import Comparison, Deviations, gradient_deviations, value_deviations
+from headway.audit.search.localise import first_wrong, first_wrong_by_gradient, layers
 from headway.audit.search.noise import MARGIN, rounding
-from headway.audit.search.search_context import Dice, Scene
+from headway.audit.search.search_context import SearchContext, TrialRng
 
 ATTEMPTS = 4  # draws for each trial: not every draw poses a law
 
-Draw = Callable[[Scene, Dice], Case]
-Pose = Callable[[Scene, Case], Contrast | None]
+Draw = Callable[[SearchContext, TrialRng], Case]
+Compare = Callable[[SearchContext, Case], Comparison | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Broken:
+class Violation:
     """A case that breaks a law: by how much, and whether in its values or in gradients alone."""
 
     case: Case
-    contrast: Contrast
-    found: Apart
+    comparison: Comparison
+    found: Deviations
     tolerance: float
     in_values: bool
 
 
 def search(
-    scene: Scene, law: str, draw: Draw, pose: Pose, *, claimed: bool = True, trials: int | None = None, start: int = 0
+    context: SearchContext,
+    law: str,
+    draw: Draw,
+    compare: Compare,
+    *,
+    claimed: bool = True,
+    trials: int | None = None,
+    start: int = 0,
 ) -> Finding:
     """Try a law. One that is not claimed is looked for a counter-example all the same, and is never broken.
 
     `start` is the number of the first trial: which turns have been taken already.
     """
-    if unclear := scene.unclear:
-        return Finding(law, NOT_APPLICABLE, why=f"{unclear}, so that nothing can be told")
+    if why_undecidable := context.why_undecidable:
+        return Finding(law, NOT_APPLICABLE, why=f"{why_undecidable}, so that nothing can be told")
     worst, tried, failed = 0.0, 0, ""
-    alone = scene.subject is scene.original
-    wanted = trials or max(1, scene.effort.trials - (0 if alone else scene.effort.at_home))
+    alone = context.subject is context.original
+    wanted = trials or max(1, context.effort.trials - (0 if alone else context.effort.in_own_dtype))
     for trial in range(start, start + ATTEMPTS * wanted):
-        case = draw(scene, scene.random(law, trial))
+        case = draw(context, context.random(law, trial))
         try:
-            contrast = pose(scene, case)
-            if contrast is None:
+            comparison = compare(context, case)
+            if comparison is None:
                 continue
             look = _confirmed if claimed else _tried
-            broken, deviation = look(scene, case, contrast, gradients=claimed and tried < scene.effort.gradients)
+            broken, deviation = look(context, case, comparison, gradients=claimed and tried < context.effort.gradients)
         except Exception as error:  # whatever a foreign model says to a text that it does not expect
             failed = failed or _failure(case, error)
             continue
         tried, worst = tried + 1, max(worst, deviation)
         if broken is not None:
-            return _refuted(scene, law, broken, pose, tried, claimed=claimed)
+            return _refuted(context, law, broken, compare, tried, claimed=claimed)
         if tried == wanted:
             break
     if not tried:
         return Finding(law, NOT_APPLICABLE, why=failed or "no trial could pose it")
-    found = Finding(law, HOLDS if claimed else REFUTED, tried, worst, scene.noise.tolerance, why=failed)
-    return found if alone or not claimed else _at_home(scene, found, draw, pose)
+    found = Finding(law, HOLDS if claimed else REFUTED, tried, worst, context.noise.tolerance, why=failed)
+    return found if alone or not claimed else _in_own_dtype(context, found, draw, compare)
 
 
-def _refuted(scene: Scene, law: str, broken: Broken, pose: Pose, tried: int, *, claimed: bool) -> Finding:
+def _refuted(
+    context: SearchContext, law: str, broken: Violation, compare: Compare, tried: int, *, claimed: bool
+) -> Finding:
     """What nobody claims is shrunk a little only."""
-    tries = scene.effort.shrinking // (1 if claimed else 10)
-    return _told(scene, law, _shrunk(scene, broken, pose, tries), tried, BROKEN if claimed else REFUTED)
+    tries = context.effort.shrinking // (1 if claimed else 10)
+    return _finding_of(context, law, _shrink(context, broken, compare, tries), tried, BROKEN if claimed else REFUTED)
 
 
-def _at_home(scene: Scene, found: Finding, draw: Draw, pose: Pose) -> Finding:
+def _in_own_dtype(context: SearchContext, found: Finding, draw: Draw, compare: Compare) -> Finding:
     """What holds in float64 is tried in the model's own numbers, whose lowest number is another."""
-    own = scene.with_other(scene.original, scene.noise.at_home())
-    own.effort = replace(scene.effort, gradients=0)
-    once = search(own, found.law, draw, pose, trials=min(scene.effort.at_home, found.trials + 1), start=found.trials)
+    own = context.for_variant(context.original, context.noise.in_own_dtype())
+    own.effort = replace(context.effort, gradients=0)
+    once = search(
+        own, found.law, draw, compare, trials=min(context.effort.in_own_dtype, found.trials + 1), start=found.trials
+    )
     if once.status != BROKEN or once.example is None:
         return replace(found, trials=found.trials + once.trials)
-    kind = str(scene.original.dtype).removeprefix("torch.")
+    kind = str(context.original.dtype).removeprefix("torch.")
     told = replace(once.example, sentence=f"{once.example.sentence} (in {kind}, not in float64)")
     return replace(once, trials=found.trials + once.trials, example=told)
 
@@ -89,53 +100,65 @@ def _failure(case: Case, error: Exception) -> str:
     return f"a trial failed ({told}): {error_line(error)}"
 
 
-def _tried(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool = True) -> tuple[Broken | None, float]:
+def _tried(
+    context: SearchContext, case: Case, comparison: Comparison, *, gradients: bool = True
+) -> tuple[Violation | None, float]:
     """Values first; gradients where values agree."""
-    found, tolerance = values_apart(scene.subject, contrast), scene.noise.tolerance
+    found, tolerance = value_deviations(context.subject, comparison), context.noise.tolerance
     if found.largest > tolerance:
-        return Broken(case, contrast, found, tolerance, True), found.largest
-    if not (gradients and contrast.gradients) or contrast.stepwise or scene.subject.missing("vectors") is not None:
+        return Violation(case, comparison, found, tolerance, True), found.largest
+    if (
+        not (gradients and comparison.gradients)
+        or comparison.stepwise
+        or context.subject.missing("vectors") is not None
+    ):
         return None, found.largest
-    slopes, limit = gradients_apart(scene.subject, contrast), scene.noise.gradient_tolerance
+    slopes, limit = gradient_deviations(context.subject, comparison), context.noise.gradient_tolerance
     if slopes.largest > limit:
-        return Broken(case, contrast, slopes, limit, False), slopes.largest
+        return Violation(case, comparison, slopes, limit, False), slopes.largest
     return None, max(found.largest, slopes.largest)
 
 
-def _confirmed(scene: Scene, case: Case, contrast: Contrast, *, gradients: bool) -> tuple[Broken | None, float]:
+def _confirmed(
+    context: SearchContext, case: Case, comparison: Comparison, *, gradients: bool
+) -> tuple[Violation | None, float]:
     """The same, asked once more before a law is called broken.
 
     Rounding may be worse on this very text than on the one it was measured on. And what only the copy in float64 does
     (a mask of its lowest number becomes -inf where the model falls back to float32) is no fault of the model.
     """
-    broken, deviation = _tried(scene, case, contrast, gradients=gradients)
-    if broken is None or contrast.other is not None:
+    broken, deviation = _tried(context, case, comparison, gradients=gradients)
+    if broken is None or comparison.other is not None:
         return broken, deviation
-    noise = scene.noise
-    if scene.chance and broken.in_values and rounding(scene.subject, scene.subject, contrast.before) > noise.tolerance:
+    noise = context.noise
+    if (
+        context.chance
+        and broken.in_values
+        and rounding(context.subject, context.subject, comparison.before) > noise.tolerance
+    ):
         raise ValueError("two equal runs of this text differ (see determinism)")
-    if scene.subject is scene.original:
+    if context.subject is context.original:
         return broken, deviation
-    here = MARGIN * rounding(scene.subject, scene.original, contrast.before)
+    here = MARGIN * rounding(context.subject, context.original, comparison.before)
     own = max(here, (noise.tolerance if broken.in_values else noise.gradient_tolerance) / noise.share)
     if broken.in_values and deviation <= here * noise.share:
         return None, deviation
     if deviation > own:
-        measure = values_apart if broken.in_values else gradients_apart
-        again = measure(scene.original, contrast).largest
+        measure = value_deviations if broken.in_values else gradient_deviations
+        again = measure(context.original, comparison).largest
         if again <= own:
             return None, again * noise.share
     return broken, deviation
 
 
-def _shrunk(scene: Scene, broken: Broken, pose: Pose, tries: int) -> Broken:
+def _shrink(context: SearchContext, broken: Violation, compare: Compare, tries: int) -> Violation:
     """The smallest that still breaks; the one it came from where that cannot be confirmed."""
     best = [broken]
 
     def breaks(case: Case) -> bool:
         try:
-            contrast = pose(scene, case)
-            found = None if contrast is None else _tried(scene, case, contrast, gradients=not broken.in_values)[0]
+            comparison = compare(context, case)
+            found = None if comparison is None else _tried(context, case, comparison, gradients=not broken.in_values)[0]
         except Exception:  # too small a text for the model
             return False
         if found is None or found.in_values != broken.in_values:
@@ -143,40 +166,44 @@ def _shrunk(scene: Scene, broken: Broken, pose: Pose, tries: int) -> Broken:
         best.append(found)
         return True
 
-    a = scene.subject.adapter
-    shrunk(broken.case, breaks, tries=tries, shortest=a.shortest, multiple=a.multiple)
+    a = context.subject.adapter
+    shrink(broken.case, breaks, tries=tries, shortest=a.shortest, multiple=a.multiple)
     last = best[-1]
-    sure = last is broken or _confirmed(scene, last.case, last.contrast, gradients=not last.in_values)[0] is not None
+    sure = (
+        last is broken or _confirmed(context, last.case, last.comparison, gradients=not last.in_values)[0] is not None
+    )
     return last if sure else broken
 
 
-def _told(scene: Scene, law: str, broken: Broken, tried: int, status: str) -> Finding:
-    rows, module = _located(scene, broken)
-    sentence = broken.contrast.sentence if broken.in_values else f"{broken.contrast.sentence} (seen in gradients alone)"
+def _finding_of(context: SearchContext, law: str, broken: Violation, tried: int, status: str) -> Finding:
+    rows, module = _located(context, broken)
+    sentence = (
+        broken.comparison.sentence if broken.in_values else f"{broken.comparison.sentence} (seen in gradients alone)"
+    )
     example = Example(
-        sentence, strips(scene.subject, broken.contrast, broken.found, broken.tolerance), broken.case.as_json()
+        sentence, token_rows(context.subject, broken.comparison, broken.found, broken.tolerance), broken.case.as_json()
     )
     return Finding(law, status, tried, broken.found.largest, broken.tolerance, module, example=example, layers=rows)
 
 
-def _located(scene: Scene, broken: Broken) -> tuple[list[Layer], str]:
+def _located(context: SearchContext, broken: Violation) -> tuple[list[Layer], str]:
     if not broken.in_values:
-        return [], gradient_culprit(scene.subject, broken.contrast, broken.tolerance)
-    rows = layers(scene.subject, broken.contrast, broken.tolerance, broken.found.largest)
-    return rows, culprit(rows, broken.tolerance, broken.found.largest)
+        return [], first_wrong_by_gradient(context.subject, broken.comparison, broken.tolerance)
+    rows = layers(context.subject, broken.comparison, broken.tolerance, broken.found.largest)
+    return rows, first_wrong(rows, broken.tolerance, broken.found.largest)
 
 
-def strips(subject: AdaptedModel, contrast: Contrast, found: Apart, tolerance: float) -> list[Strip]:
+def token_rows(subject: AdaptedModel, comparison: Comparison, found: Deviations, tolerance: float) -> list[Strip]:
     """The rows of all readings: first as they are compared with, then as they deviate."""
     amounts = dict(zip(found.labels.tolist(), found.amounts.tolist(), strict=True))
     if not subject.per_position:  # one result stands for its whole row
-        readings = (*contrast.before, *contrast.after)
+        readings = (*comparison.before, *comparison.after)
         known = {label for reading in readings for label in reading.labels.reshape(-1).tolist() if label >= 0}
         amounts = {label: amounts[label // SPAN] for label in known if label // SPAN in amounts}
     rows = [
-        one for title, reading in _titled("once", contrast.before) for one in _rows(subject, reading, title, {}, 0.0)
+        one for title, reading in _titled("once", comparison.before) for one in _rows(subject, reading, title, {}, 0.0)
     ]
-    for title, reading in _titled("piece" if contrast.stepwise else "again", contrast.after):
+    for title, reading in _titled("piece" if comparison.stepwise else "again", comparison.after):
         rows += _rows(subject, reading, title, amounts, tolerance)
     return rows
 

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from headway.adapt.adapter import Reading
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Layer
-from headway.audit.search.compare import Contrast, Results, apart, largest, sorted_results
+from headway.audit.search.compare import Comparison, Results, apart, largest, sort_results
 from headway.observe.hooks import hooked
 
 INSIDE = 100.0
 
 
-def layers(subject: AdaptedModel, contrast: Contrast, tolerance: float, found: float) -> list[Layer]:
+def layers(subject: AdaptedModel, comparison: Comparison, tolerance: float, found: float) -> list[Layer]:
     """Every module in the order of finishing, with its deviation, and whether what it was given agreed."""
-    before = recorded(subject, contrast.before)
-    after = recorded(contrast.other or subject, contrast.after, stepwise=contrast.stepwise)
+    before = record_calls(subject, comparison.before)
+    after = record_calls(comparison.other or subject, comparison.after, stepwise=comparison.stepwise)
     threshold = _threshold(tolerance, found)
     rows = []
     for key, entry in before.items():
@@ -35,7 +35,7 @@ def layers(subject: AdaptedModel, contrast: Contrast, tolerance: float, found: f
     return rows
 
 
-def culprit(rows: list[Layer], tolerance: float, found: float) -> str:
+def first_wrong(rows: list[Layer], tolerance: float, found: float) -> str:
     """The first module whose own doing it is; "" for the model itself."""
     threshold = _threshold(tolerance, found)
     return next((one.module for one in rows if one.agreed and one.deviation > threshold), "")
@@ -62,12 +62,12 @@ def _alike(one: Results, two: Results) -> bool:
 def _joined(pieces: list[Results]) -> Results | None:
     if not pieces or len({one.values.shape[1] for one in pieces}) > 1:
         return None
-    return sorted_results(torch.cat([one.labels for one in pieces]), torch.cat([one.values for one in pieces]))
+    return sort_results(torch.cat([one.labels for one in pieces]), torch.cat([one.values for one in pieces]))
 
 
-def gradient_culprit(subject: AdaptedModel, contrast: Contrast, tolerance: float) -> str:
+def first_wrong_by_gradient(subject: AdaptedModel, comparison: Comparison, tolerance: float) -> str:
     """The first module through which an input without a label reaches results that have one, by gradients alone."""
-    reading = contrast.after[0]
+    reading = comparison.after[0]
     taken: list[tuple[str, torch.Tensor]] = []
 
     def hook(name: str) -> Callable[..., Any]:
@@ -79,13 +79,13 @@ def gradient_culprit(subject: AdaptedModel, contrast: Contrast, tolerance: float
 
     with hooked(subject.module, hook):
         _, leaf = subject.run_with_gradients(reading)
-    return next((name for name, out in taken if _reaches(out, leaf, subject, contrast, name, tolerance)), "")
+    return next((name for name, out in taken if _reaches(out, leaf, subject, comparison, name, tolerance)), "")
 
 
 def _reaches(
-    out: torch.Tensor, leaf: torch.Tensor, subject: AdaptedModel, contrast: Contrast, name: str, tolerance: float
+    out: torch.Tensor, leaf: torch.Tensor, subject: AdaptedModel, comparison: Comparison, name: str, tolerance: float
 ) -> bool:
-    reading = contrast.after[0]
+    reading = comparison.after[0]
     marks = torch.where(reading.labels >= 0, 1.0, 0.0)
     if out.shape[:2] != marks.shape or keyed(out, reading, name) is None:
         return False
@@ -145,7 +145,7 @@ class Recorder:
         return hook
 
 
-def recorded(subject: AdaptedModel, readings: Sequence[Reading], *, stepwise: bool = False) -> dict[Key, Entry]:
+def record_calls(subject: AdaptedModel, readings: Sequence[Reading], *, stepwise: bool = False) -> dict[Key, Entry]:
     """All modules' calls while these are read."""
     recorder = Recorder()
     with hooked(subject.module, recorder.hook):
@@ -170,7 +170,7 @@ def keyed(tensor: Tensor | None, reading: Reading, name: str) -> Results | None:
         return None
     labels = torch.cat([one.reshape(-1).cpu() for one, _ in found])
     rows = torch.cat([values.reshape(one.numel(), -1) for one, values in found]).to("cpu", torch.float64)
-    return sorted_results(labels[labels >= 0], rows[labels >= 0])
+    return sort_results(labels[labels >= 0], rows[labels >= 0])
 
 
 def _placed(tensor: Tensor, reading: Reading, name: str) -> list[tuple[Tensor, Tensor]]:

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headway.adapt.adapter import Reading
 from headway.adapt.inputs import probe
 from headway.adapt.model import AdaptedModel
-from headway.audit.search.compare import Contrast, apart, gathered, gradients_apart
+from headway.audit.search.compare import Comparison, apart, gradient_deviations, results_by_label
 from headway.models import parameters
 
 MARGIN = 64.0  # the largest of many deviations over the typical one, with room
@@ -43,13 +43,13 @@ class Noise:
     def gradient_tolerance(self) -> float:
         return MARGIN * max(self.gradients, self.repeated)
 
-    def at_home(self) -> "Noise":
+    def in_own_dtype(self) -> "Noise":
         """Of the model in its own numbers."""
         share = self.share
         return Noise(self.values / share, self.gradients / share, self.repeated, self.epsilon / share)
 
 
-def precise(subject: AdaptedModel) -> tuple[AdaptedModel, str]:
+def in_float64(subject: AdaptedModel) -> tuple[AdaptedModel, str]:
     """The model in float64, or itself and why not."""
     if parameters(subject.module) > LARGEST:
         return subject, "too large for a copy in float64"
@@ -61,7 +61,7 @@ def precise(subject: AdaptedModel) -> tuple[AdaptedModel, str]:
     return double, ""
 
 
-def noise_of(subject: AdaptedModel, original: AdaptedModel) -> Noise:
+def measure_noise(subject: AdaptedModel, original: AdaptedModel) -> Noise:
     """Of a subject that is examined; `original` is the model in its own numbers."""
     reading = probe(subject.adapter, 5)
     first, epsilon = coarsest(subject, reading)
@@ -79,12 +79,12 @@ def noise_of(subject: AdaptedModel, original: AdaptedModel) -> Noise:
 
 def _apart(subject: AdaptedModel, reading: Reading, one: Tensor, two: Tensor) -> float:
     place = subject.per_position
-    return _finite(apart(*(gathered([out], [reading], per_position=place) for out in (one, two))).largest)
+    return _finite(apart(*(results_by_label([out], [reading], per_position=place) for out in (one, two))).largest)
 
 
 def rounding(one: AdaptedModel, other: AdaptedModel, readings: Sequence[Reading]) -> float:
     """How far two copies of a model in different numbers are apart; 0 where one of them gives none."""
-    results = [gathered(who.run(readings), readings, per_position=one.per_position) for who in (one, other)]
+    results = [results_by_label(who.run(readings), readings, per_position=one.per_position) for who in (one, other)]
     return _finite(apart(*results).largest)
 
 
@@ -92,7 +92,7 @@ def _gradients_between(one: AdaptedModel, other: AdaptedModel, reading: Reading)
     if one.missing("vectors") is not None:
         return 0.0
     try:
-        return _finite(gradients_apart(one, Contrast((reading,), (reading,), "", other=other)).largest)
+        return _finite(gradient_deviations(one, Comparison((reading,), (reading,), "", other=other)).largest)
     except (RuntimeError, ValueError):
         return 0.0
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 from headway.adapt.adapter import Adapter
 from headway.adapt.inputs import fit_length, other_inputs, probe
 from headway.adapt.model import AdaptedModel
-from headway.audit.search.compare import Contrast, values_apart
-from headway.audit.search.noise import MARGIN, Noise, noise_of, precise
+from headway.audit.search.compare import Comparison, value_deviations
+from headway.audit.search.noise import MARGIN, Noise, in_float64, measure_noise
 from headway.models import parameters
 
 One = TypeVar("One")
 
 
-class Dice(Random):
+class TrialRng(Random):
     """Draws from a seed, and knows the number of its trial."""
 
     def __init__(self, seed: str, trial: int) -> None:
@@ -26,7 +26,7 @@ class Dice(Random):
     def turn(self, options: Sequence[One], *, every: int = 1) -> One:
         """The options one after the other, trial by trial (or the next one only `every` so many trials).
 
-        >>> [Dice("", trial).turn("abc") for trial in range(4)]
+        >>> [TrialRng("", trial).turn("abc") for trial in range(4)]
         ['a', 'b', 'c', 'a']
         """
         return options[self.trial // every % len(options)]
@@ -43,7 +43,7 @@ class Effort:
     or the last, is of a text of the `far` length."""
 
     trials: int
-    at_home: int
+    in_own_dtype: int
     gradients: int
     longest: int
     far: int
@@ -65,28 +65,28 @@ class Effort:
 LARGE = 20_000_000
 UNCLEAR = 0.01  # of the largest number: what rounding and chance may explain without hiding a fault
 NOISY = "two equal runs differ by {:.1g} of the largest number (see determinism)"
-QUICK = Effort(trials=8, at_home=2, gradients=5, longest=12, far=140, items=4, shrinking=90)
-FULL = Effort(trials=42, at_home=2, gradients=20, longest=80, far=300, items=6, shrinking=400)
+QUICK = Effort(trials=8, in_own_dtype=2, gradients=5, longest=12, far=140, items=4, shrinking=90)
+FULL = Effort(trials=42, in_own_dtype=2, gradients=20, longest=80, far=300, items=6, shrinking=400)
 
 
-class Scene:
+class SearchContext:
     """What all laws share: the model in its own numbers and in float64, its noise, and how hard to look."""
 
     def __init__(self, original: AdaptedModel, effort: Effort = QUICK, seed: int = 0) -> None:
         self.original, self.seed, self.chance = original, seed, True
         self.effort = effort.for_size(parameters(original.module))
 
-    def with_other(self, subject: AdaptedModel, noise: Noise, *, chance: bool = True) -> "Scene":
-        """The same stage with another subject, examined in its own numbers, whose noise is known; without `chance`,
+    def for_variant(self, subject: AdaptedModel, noise: Noise, *, chance: bool = True) -> "SearchContext":
+        """The same with another subject, examined in its own numbers, whose noise is known; without `chance`,
         runs that differ by themselves are not excused."""
-        found = Scene(subject, self.effort, self.seed)
-        found.effort, found._precise, found.noise = self.effort, (subject, self.imprecise), noise
-        found.chance, found.unclear = chance, ""
+        found = SearchContext(subject, self.effort, self.seed)
+        found.effort, found._precise, found.noise = self.effort, (subject, self.why_not_float64), noise
+        found.chance, found.why_undecidable = chance, ""
         return found
 
     @cached_property
     def _precise(self) -> tuple[AdaptedModel, str]:
-        return precise(self.original)
+        return in_float64(self.original)
 
     @property
     def subject(self) -> AdaptedModel:
@@ -94,16 +94,16 @@ class Scene:
         return self._precise[0]
 
     @property
-    def imprecise(self) -> str:
+    def why_not_float64(self) -> str:
         """Why it is not in float64; "" where it is."""
         return self._precise[1]
 
     @cached_property
     def noise(self) -> Noise:
-        return noise_of(self.subject, self.original)
+        return measure_noise(self.subject, self.original)
 
     @cached_property
-    def unclear(self) -> str:
+    def why_undecidable(self) -> str:
         """Why no law can be told here; "" where they can."""
         noise = self.noise
         if MARGIN * noise.repeated > UNCLEAR:
@@ -112,13 +112,13 @@ class Scene:
             return f"rounding alone explains {noise.tolerance:.1g} of the largest number"
         one = probe(self.subject.adapter, 3)
         other = replace(one, inputs=other_inputs(self.subject.adapter, one.inputs, 1))
-        still = values_apart(self.subject, Contrast((one,), (other,), "")).largest == 0.0
+        still = value_deviations(self.subject, Comparison((one,), (other,), "")).largest == 0.0
         return "its results are the same whatever it reads" if still else ""
 
-    def random(self, law: str, trial: int) -> Dice:
-        return Dice(f"{law} {self.seed} {trial}", trial)
+    def random(self, law: str, trial: int) -> TrialRng:
+        return TrialRng(f"{law} {self.seed} {trial}", trial)
 
-    def a_length(self, random: Dice, *, least: int) -> int:
+    def draw_length(self, random: TrialRng, *, least: int) -> int:
         """A length for a trial: mostly a short one, now and then a long one."""
         effort = self.effort
         if effort.reaches_far(random.trial):

@@ -178,8 +178,8 @@ def test_gradients_at_heads_and_blocks_are_those_of_the_loss() -> None:
     model, t = decoder().double(), tokens()
     health = diagnose(model, lambda: model(t), tokens=t)
     outs: list[Tensor] = []
-    watched = (attention_of(model, 1).core, model.stack.blocks[1])
-    handles = [part.register_forward_hook(lambda _, args, out: outs.append(out)) for part in watched]
+    watch_calls = (attention_of(model, 1).core, model.stack.blocks[1])
+    handles = [part.register_forward_hook(lambda _, args, out: outs.append(out)) for part in watch_calls]
     logits = model(t)
     for handle in handles:
         handle.remove()

@@ -12,7 +12,7 @@ from headway.adapt.adapter import Adapter
 from headway.adapt.guess import guess_adapter
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import Finding
-from headway.audit.search.search_context import QUICK, Effort, Scene
+from headway.audit.search.search_context import QUICK, Effort, SearchContext
 from tests.cost.tiny import MODELS
 from tests.fresh import fresh
 from tests.thorough import THOROUGH
@@ -25,14 +25,14 @@ READS: dict[str, Any] = dict(vocabulary=29, longest=320, mask="attention_mask")
 OURS = [name for name in MODELS if THOROUGH or name in ("gpt2", "vit")]
 
 
-def scene_of(model: nn.Module, adapter: Adapter | None = None, effort: Effort = QUICK, **told: Any) -> Scene:
+def context_of(model: nn.Module, adapter: Adapter | None = None, effort: Effort = QUICK, **told: Any) -> SearchContext:
     model.eval()
-    return Scene(AdaptedModel(model, guess_adapter(model, adapter, told)), effort)
+    return SearchContext(AdaptedModel(model, guess_adapter(model, adapter, told)), effort)
 
 
 @cache
-def ours(name: str) -> Scene:
-    return scene_of(fresh(MODELS[name], std=0.3))
+def ours(name: str) -> SearchContext:
+    return context_of(fresh(MODELS[name], std=0.3))
 
 
 def gpt2() -> tuple[nn.Module, Adapter]:
@@ -70,10 +70,10 @@ SOME = [name for name in THEIRS if THOROUGH or name == "llama"]
 
 
 @cache
-def theirs(name: str) -> Scene:
+def theirs(name: str) -> SearchContext:
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return scene_of(*THEIRS[name]())
+        return context_of(*THEIRS[name]())
 
 
 def holds(found: Finding) -> bool:

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.audit.laws.determinism import Silence, determinism, silence
-from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
+from headway.audit.laws.determinism import NoDropout, determinism, remove_dropout
+from tests.audit.laws.sound import OURS, SOME, context_of, holds, ours, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, WIDTH, FeedForward
 from tests.audit.twins.twin import seeded
 
@@ -74,20 +74,20 @@ def test_models_of_transformers_hold(name: str) -> None:
 
 
 def test_functional_dropout_is_dropout() -> None:
-    assert holds(determinism(scene_of(gpt(Dropping), **CAUSAL)))
+    assert holds(determinism(context_of(gpt(Dropping), **CAUSAL)))
 
 
 @pytest.mark.parametrize(
     ("kind", "said"), [(Noisy, "without dropout"), (Remembering, "read"), (Unseeded, "the same seed")]
 )
 def test_what_is_not_the_same_twice_is_found(kind: type[FeedForward], said: str) -> None:
-    found = determinism(scene_of(gpt(kind), **CAUSAL))
+    found = determinism(context_of(gpt(kind), **CAUSAL))
     assert found.broken and found.module == "blocks.0.feedforward"
     assert found.example is not None and said in found.example.sentence and found.example.strips
 
 
 def test_batch_statistics_are_named_as_the_cause() -> None:
-    found = determinism(scene_of(gpt(Batched), **CAUSAL))
+    found = determinism(context_of(gpt(Batched), **CAUSAL))
     assert found.broken and found.module == "blocks.0.feedforward.norm"
     assert "statistics of the batch" in found.why
 
@@ -96,17 +96,17 @@ def test_the_model_is_left_as_it_was() -> None:
     model = gpt(Batched)
     before = {name: one.clone() for name, one in model.state_dict().items()}
     state = torch.get_rng_state()
-    determinism(scene_of(model, **CAUSAL))
+    determinism(context_of(model, **CAUSAL))
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
     assert not any(one.training for one in model.modules()) and torch.equal(torch.get_rng_state(), state)
 
 
 def test_silence_reaches_attention_and_settings() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
-    silence(layer)
+    remove_dropout(layer)
     assert layer.self_attn.dropout == 0.0 and layer.dropout.p == 0.0
     x = torch.randn(1, 2, 3, 4)
-    with Silence():
+    with NoDropout():
         dropped = F.scaled_dot_product_attention(x, x, x, dropout_p=0.9)
         assert torch.equal(F.dropout2d(x, 0.9), x)
     assert torch.allclose(dropped, F.scaled_dot_product_attention(x, x, x))

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.audit.laws.drift import Double
+from headway.audit.laws.drift import ForceFloat64
 from headway.audit.laws.dtype import dtype
-from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
+from tests.audit.laws.sound import OURS, SOME, context_of, holds, ours, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, WIDTH, FeedForward
 from tests.audit.twins.twin import seeded
 
@@ -58,7 +58,7 @@ def test_models_of_transformers_hold(name: str) -> None:
 
 
 def test_every_module_has_its_drift_in_both_types() -> None:
-    found = dtype(scene_of(gpt(), **LONG))
+    found = dtype(context_of(gpt(), **LONG))
     assert holds(found)
     named = {row["module"]: row for row in found.details}
     assert {"the model", "blocks.1.attention", "head"} <= named.keys()
@@ -67,14 +67,14 @@ def test_every_module_has_its_drift_in_both_types() -> None:
 
 
 def test_positions_counted_in_bfloat16_are_found_beyond_256() -> None:
-    found = dtype(scene_of(gpt(CountsInItsNumbers), **LONG))
+    found = dtype(context_of(gpt(CountsInItsNumbers), **LONG))
     assert found.broken and found.example is not None and "in bfloat16" in found.example.sentence
     assert found.module in ("", "places")
-    assert holds(dtype(scene_of(gpt(CountsInItsNumbers), **dict(CAUSAL, longest=200))))
+    assert holds(dtype(context_of(gpt(CountsInItsNumbers), **dict(CAUSAL, longest=200))))
 
 
 def test_fewer_digits_inside_a_float32_model_are_found() -> None:
-    found = dtype(scene_of(gpt(feedforward=Rounded), **LONG))
+    found = dtype(context_of(gpt(feedforward=Rounded), **LONG))
     assert found.broken and found.module == "blocks.0.feedforward"
     assert found.example is not None and "in float32" in found.example.sentence
     assert any(row.get("first") for row in found.details)
@@ -83,12 +83,12 @@ def test_fewer_digits_inside_a_float32_model_are_found() -> None:
 
 
 def test_what_is_not_finite_in_fewer_digits_is_found() -> None:
-    found = dtype(scene_of(gpt(feedforward=Narrow), **LONG))
+    found = dtype(context_of(gpt(feedforward=Narrow), **LONG))
     assert found.broken and found.module == "blocks.0.feedforward" and found.deviation == float("inf")
 
 
 def test_float64_throughout() -> None:
     x = torch.randn(3, dtype=torch.float64)
-    with Double():
+    with ForceFloat64():
         assert torch.equal(x.half().float().double(), x)
         assert (torch.arange(3).float() * x.float()).dtype == torch.float64

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from headway.audit.laws.empty import empty
 from headway.audit.report import Finding
-from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
+from tests.audit.laws.sound import OURS, SOME, context_of, holds, ours, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, Attention
 from tests.audit.twins.twin import seeded
 from tests.cost.tiny import MODELS
@@ -52,7 +52,7 @@ class Crashing(GPT):
 
 
 def tried(model: type[GPT] = GPT, **parts: object) -> Finding:
-    return empty(scene_of(seeded(lambda: model(**parts)), **CAUSAL))
+    return empty(context_of(seeded(lambda: model(**parts)), **CAUSAL))
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if name not in IMAGES])

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headway.audit.laws.export import export
 from headway.audit.report import Finding
-from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
+from tests.audit.laws.sound import OURS, SOME, context_of, holds, ours, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, WIDTH, FeedForward
 from tests.audit.twins.twin import seeded
 
@@ -47,7 +47,9 @@ class Shifted(FeedForward):
 
 
 def tried(model: type[nn.Module], **parts: object) -> Finding:
-    return export(scene_of(seeded(lambda: model(**parts)), **CAUSAL, rebuild=lambda: seeded(lambda: model(**parts), 9)))
+    return export(
+        context_of(seeded(lambda: model(**parts)), **CAUSAL, rebuild=lambda: seeded(lambda: model(**parts), 9))
+    )
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -76,7 +78,7 @@ def test_a_buffer_that_is_not_saved_is_named() -> None:
 
 
 def test_without_a_way_to_build_it_anew_what_no_state_holds_stays() -> None:
-    assert holds(export(scene_of(seeded(lambda: GPT(feedforward=Shifted)), **CAUSAL)))
+    assert holds(export(context_of(seeded(lambda: GPT(feedforward=Shifted)), **CAUSAL)))
 
 
 def test_names_that_do_not_fit_are_told() -> None:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headway.audit.laws.finite import finite
 from headway.audit.report import Finding
-from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
+from tests.audit.laws.sound import OURS, SOME, context_of, holds, ours, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, Attention, FeedForward
 from tests.audit.twins.twin import seeded
 
@@ -41,7 +41,7 @@ class Forbidding(GPT):
 
 
 def tried(model: type[GPT] = GPT, **parts: object) -> Finding:
-    return finite(scene_of(seeded(lambda: model(learned=False, **parts)), **CAUSAL))
+    return finite(context_of(seeded(lambda: model(learned=False, **parts)), **CAUSAL))
 
 
 def unbiased(attention: type[Attention]) -> object:
@@ -88,5 +88,5 @@ def test_a_word_that_is_forbidden_always_is_no_fault() -> None:
 
 def test_no_gradients_are_left_behind() -> None:
     model = seeded(GPT)
-    finite(scene_of(model, **CAUSAL))
+    finite(context_of(model, **CAUSAL))
     assert all(one.grad is None for one in model.parameters())

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from headway.audit.laws.norm import norm
 from headway.audit.report import Finding
 from headway.nn.layers import BatchNorm
-from tests.audit.laws.sound import OURS, SOME, holds, ours, scene_of, theirs
+from tests.audit.laws.sound import OURS, SOME, context_of, holds, ours, theirs
 from tests.audit.twins.plain import CAUSAL, GPT, WIDTH
 from tests.audit.twins.twin import seeded
 
@@ -83,7 +83,7 @@ class Mixing(Columns):
 
 
 def tried(kind: type[nn.Module]) -> Finding:
-    return norm(scene_of(seeded(lambda: GPT(norm=kind)), **CAUSAL))
+    return norm(context_of(seeded(lambda: GPT(norm=kind)), **CAUSAL))
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if name not in BARE])
@@ -124,5 +124,5 @@ def test_without_norms_there_is_nothing_to_try() -> None:
 def test_the_model_keeps_its_weights() -> None:
     model = seeded(lambda: GPT(norm=Columns))
     before = {name: one.clone() for name, one in model.state_dict().items()}
-    norm(scene_of(model, **CAUSAL))
+    norm(context_of(model, **CAUSAL))
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.audit.search.case import Case, shrunk, smaller
+from headway.audit.search.case import Case, shrink, smaller
 
 
 def test_a_shrunk_case_is_minimal_in_every_direction() -> None:
@@ -14,14 +14,14 @@ def test_a_shrunk_case_is_minimal_in_every_direction() -> None:
         return case.length >= 5 and any(place >= 3 for place in case.changed) and case.items >= 2
 
     big = Case(7, 60, 5, left=9, right=4, changed=(1, 30, 44, 59), source=12)
-    found = shrunk(big, breaks, tries=500)
+    found = shrink(big, breaks, tries=500)
     assert (found.length, found.items, found.left, found.right, found.source) == (5, 2, 0, 0, 1)
     assert len(found.changed) == 1
     assert not any(breaks(one) for one in smaller(found))
 
 
 def test_a_text_is_cut_at_its_beginning_too() -> None:
-    found = shrunk(Case(0, 50, changed=(49,)), lambda case: case.changed == (case.length - 1,), tries=200)
+    found = shrink(Case(0, 50, changed=(49,)), lambda case: case.changed == (case.length - 1,), tries=200)
     assert (found.length, found.changed) == (1, (0,))
 
 
@@ -41,4 +41,4 @@ def test_lengths_stay_multiples() -> None:
 
 
 def test_few_tries_give_the_best_so_far() -> None:
-    assert shrunk(Case(0, 64), lambda case: case.length > 3, tries=3).length in range(4, 64)
+    assert shrink(Case(0, 64), lambda case: case.length > 3, tries=3).length in range(4, 64)

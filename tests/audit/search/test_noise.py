@@ -7,7 +7,7 @@ from headway.adapt.adapter import Adapter
 from headway.adapt.model import AdaptedModel
 from headway.adapt.own import own_adapter
 from headway.audit.examination import examine
-from headway.audit.search.search_context import Scene
+from headway.audit.search.search_context import SearchContext
 from tests.cost.tiny import MODELS
 from tests.fresh import fresh
 
@@ -35,7 +35,8 @@ def test_a_leak_of_a_billionth_is_found_in_a_float32_model() -> None:
 
 def test_a_model_that_falls_back_to_float32_is_given_its_rounding() -> None:
     inside, plain = (
-        Scene(AdaptedModel(Leaky(0.0, dtype).eval(), Adapter(vocabulary=11))).noise for dtype in (torch.float32, None)
+        SearchContext(AdaptedModel(Leaky(0.0, dtype).eval(), Adapter(vocabulary=11))).noise
+        for dtype in (torch.float32, None)
     )
     assert inside.epsilon == torch.finfo(torch.float32).eps
     assert plain.epsilon == torch.finfo(torch.float64).eps
@@ -46,7 +47,7 @@ def test_the_tolerance_of_a_deep_model_is_a_few_hundred_roundings() -> None:
     model = fresh(MODELS["llama"])
     adapter = own_adapter(model)
     assert adapter is not None
-    noise = Scene(AdaptedModel(model, adapter)).noise
+    noise = SearchContext(AdaptedModel(model, adapter)).noise
     assert noise.repeated == 0.0
     assert 1 <= noise.tolerance / noise.epsilon < 2000
 

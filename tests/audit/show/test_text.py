@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from headway.audit.report import HOLDS, Finding, Report
-from headway.audit.text import LEFT_TO_RIGHT, explained, lines, row
+from headway.audit.text import LEFT_TO_RIGHT, explain, lines, row
 from headway.render import Token
 from tests.audit.show.reports_by_hand import SENTENCES, deep, everything, hostile
 
@@ -89,5 +89,5 @@ def test_colour_changes_no_word() -> None:
 
 
 def test_one_law_can_be_told_alone() -> None:
-    found = explained(everything()["causal"], {}, seed=3)
+    found = explain(everything()["causal"], {}, seed=3)
     assert found[0] == "causal is broken" and "               !     !    !     ^!" in found
