@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from headway.adapt.adapter import Adapter, Reading, Step
 from headway.config import StackConfig
-from headway.config.base import sides
+from headway.config.base import ModelConfig, sides
 from headway.models import make
 from headway.ops.attention import record_of
 from headway.ops.mask import Mask, segments
@@ -18,9 +18,12 @@ from headway.ops.mask.positions import Selected
 def own_adapter(module: nn.Module) -> Adapter | None:
     """The adapter of one of our models; None of anything else."""
     config = getattr(module, "config", None)
-    kind = config.kind_or_name() if hasattr(config, "kind_or_name") else None  # type: ignore[union-attr]
-    if config is None or kind not in MAKERS or not type(module).__module__.startswith("headway."):
+    if not isinstance(config, ModelConfig) or not type(module).__module__.startswith("headway."):
         return None
+    kind = config.kind_or_name()
+    if kind not in MAKERS:
+        known = ", ".join(MAKERS)
+        raise ValueError(f"nothing says how a model of the kind {kind!r} is called (known: {known}): give an Adapter")
     return MAKERS[kind](config)
 
 

@@ -150,7 +150,7 @@ def _picture(model: nn.Module, config: Any) -> Adapter:
     return Adapter(inputs="images", argument="pixel_values", image=image, rebuild=rebuilt(model, config))
 
 
-class Memory:
+class SessionCache:
     """The cache as the model returns it, and which inputs it holds were real."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ def decoder_session(offset: int = 0, cache: str = "past_key_values") -> Any:
     """A session of a decoder: a mask over past and present, and positions that count real tokens."""
 
     def session(model: nn.Module, reading: Reading) -> Step:
-        memory, takes = Memory(), Signature(model).has
+        memory, takes = SessionCache(), Signature(model).has
 
         def step(piece: Reading) -> Any:
             keep, length = memory.reads(piece), piece.inputs.shape[1]
@@ -190,7 +190,7 @@ def decoder_session(offset: int = 0, cache: str = "past_key_values") -> Any:
 
 def encoder_decoder_session(model: Any, reading: Reading) -> Step:
     """A session of an encoder-decoder: the source is encoded once."""
-    memory, mask = Memory(), {}
+    memory, mask = SessionCache(), {}
     if reading.source_keep is not None:
         mask = {"attention_mask": reading.source_keep.long()}
     encoded = model.get_encoder()(input_ids=reading.source, **mask)

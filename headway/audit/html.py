@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, log10, nan
 from typing import Any
 
-from headway.audit.report import BROKEN, NOT_APPLICABLE, REFUTED, Example, Finding, Layer, Report
+from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, ModuleDeviation, Report
 from headway.audit.text import (
     STATUSES,
     counted,
@@ -161,7 +161,9 @@ def others(report: Report) -> Html:
         if reasons
         else Html("")
     )
-    return joined(tried, *map(_unclaimed, having(report, REFUTED)), *_tables(report.findings))
+    remarks = [[one.law, one.why] for one in having(report, HOLDS) if one.why]
+    remarked = html_table(Table("Remarks on laws that hold", ["law", "why"], remarks)) if remarks else Html("")
+    return joined(tried, remarked, *map(_unclaimed, having(report, REFUTED)), *_tables(report.findings))
 
 
 def _unclaimed(one: Finding) -> Html:
@@ -212,7 +214,7 @@ def _over(deviation: float, tolerance: float | None) -> bool:
 class _Scale:
     """Where a deviation ends on the track: from a tenth of the smallest that is worth showing to the largest."""
 
-    def __init__(self, layers: Sequence[Layer], tolerance: float | None) -> None:
+    def __init__(self, layers: Sequence[ModuleDeviation], tolerance: float | None) -> None:
         found = [one.deviation for one in layers if isfinite(one.deviation) and one.deviation > 0]
         self.tolerance = tolerance if tolerance and isfinite(tolerance) else None
         known = [*found, *([self.tolerance] if self.tolerance else [])] or [1.0]
@@ -234,13 +236,13 @@ class _Scale:
         return f"Relative to the module's largest number; logarithmic, {ends}{line if self.tolerance else ''}."
 
 
-def _bars(layers: Sequence[Layer], places: range, first: int | None, scale: _Scale) -> Html:
+def _bars(layers: Sequence[ModuleDeviation], places: range, first: int | None, scale: _Scale) -> Html:
     rows = "\n".join(_bar(layers[place], place == first, scale) for place in places)
     limit = f' style="--limit:{scale.share(scale.tolerance):.1f}%"' if scale.tolerance else ""
     return Html(f'<ol class="bars"{limit} aria-label="Deviation by module">\n{rows}</ol>')
 
 
-def _bar(one: Layer, first: bool, scale: _Scale) -> str:
+def _bar(one: ModuleDeviation, first: bool, scale: _Scale) -> str:
     look = "first" if first else "" if one.agreed else "after"
     pill = ' <b class="pill">first to go wrong</b>' if first else ""
     entered = "what went in agrees" if one.agreed else "what went in deviates already"
@@ -252,14 +254,14 @@ def _bar(one: Layer, first: bool, scale: _Scale) -> str:
     )
 
 
-def _curve(layers: Sequence[Layer]) -> Html:
+def _curve(layers: Sequence[ModuleDeviation]) -> Html:
     """Powers of ten, module by module; no deviation at all is a gap."""
     powers = [log10(one.deviation) if isfinite(one.deviation) and one.deviation > 0 else nan for one in layers]
     name = "power of ten of the deviation"
     return line_chart("Through the whole model", [Series(name, list(enumerate(powers, 1)))], x="module")
 
 
-def _all(layers: Sequence[Layer], first: int | None, scale: _Scale) -> Html:
+def _all(layers: Sequence[ModuleDeviation], first: int | None, scale: _Scale) -> Html:
     bars = _bars(layers, range(len(layers)), first, scale)
     held = f'<div class="scroll" tabindex="0" role="region" aria-label="All modules">{bars}</div>'
     return folded(f"All {len(layers):,} modules", Html(held))

@@ -30,7 +30,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ModuleDeviation:
     """How far one module's results deviate in the counter-example, relative to their largest number. `agreed`: what
     went into the module did not deviate."""
 
@@ -57,7 +57,7 @@ class Finding:
     module: str = ""
     why: str = ""
     example: Example | None = None
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[ModuleDeviation] = field(default_factory=list)
     details: list[dict[str, Any]] = field(default_factory=list)  # rows of a table of the law's own (dtype, norm)
     seconds: float = 0.0
 
@@ -179,8 +179,10 @@ def _strip(found: dict[str, Any]) -> Strip:
     return Strip(_text(found["title"]), tokens, marks, deviations)
 
 
-def _layer(found: dict[str, Any]) -> Layer:
-    return Layer(_text(found["module"]), _text(found["kind"]), _number(found["deviation"]), bool(found["agreed"]))
+def _layer(found: dict[str, Any]) -> ModuleDeviation:
+    return ModuleDeviation(
+        _text(found["module"]), _text(found["kind"]), _number(found["deviation"]), bool(found["agreed"])
+    )
 
 
 def _text(value: object) -> str:

@@ -29,6 +29,9 @@ def lines(report: Report, sentences: Mapping[str, str], *, colour: bool = False,
         found += ["", *explain(one, sentences, seed=report.seed, colour=colour, width=width)]
     found += _reasons("Not claimed", [(one.law, not_claimed(one)) for one in having(report, REFUTED)], width)
     found += _reasons("Not applicable", [(one.law, one.why) for one in having(report, NOT_APPLICABLE)], width)
+    found += _reasons(
+        "Remarks on laws that hold", [(one.law, one.why) for one in having(report, HOLDS) if one.why], width
+    )
     found += _listed("Notes", report.notes, width)
     last = _painted(summary(report), COLOURS[HOLDS if report.holds else BROKEN], colour and bool(report.findings))
     return [*found, "", last]

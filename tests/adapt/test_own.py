@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 import torch
 
+from headway.adapt import own
 from headway.adapt.own import own_adapter
 from headway.adapt.trial import inference, trial_run
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
+from headway.config.kinds import CONFIGS
 from headway.config.layers import VectorsConfig
 from headway.config.spec import Spatial
 from tests.cost.tiny import MODELS, SOME
@@ -61,3 +63,10 @@ def test_a_grid_is_read_whole() -> None:
     assert adapter is not None
     with inference(model):
         assert trial_run(model, adapter).shape == (2, 12, 8)
+
+
+def test_every_kind_of_model_has_an_adapter_and_an_unknown_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(own.MAKERS) == set(CONFIGS)
+    monkeypatch.delitem(own.MAKERS, "language")
+    with pytest.raises(ValueError, match="how a model of the kind 'language' is called"):
+        own_adapter(fresh(MODELS["gpt2"]))

@@ -137,7 +137,7 @@ def test_buffers_come_back_and_gradients_are_there_when_asked_for() -> None:
     assert model.calls is buffer and float(buffer) == 0.0
 
 
-class Violation(Tokenwise):
+class Broken(Tokenwise):
     """Fails now and then: for a text of 7."""
 
     def mixed(self, x: Tensor) -> Tensor:
@@ -147,6 +147,6 @@ class Violation(Tokenwise):
 
 
 def test_a_law_that_a_model_cannot_stand_leaves_the_others() -> None:
-    report = examine(Violation())
+    report = examine(Broken())
     assert report["batch"].status == "holds"
     assert all(one.why for one in report if one.status == "not applicable")

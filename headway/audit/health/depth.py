@@ -35,7 +35,7 @@ def _repeated(name: str, container: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(key, one) for key, one in whole if kinds.count(type(one)) > 1]
 
 
-class Stream:
+class BlockStream:
     """The tensors that blocks read and give, held by the graph anyway."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -87,7 +87,7 @@ def _predicts(out: Tensor, tokens: Tensor) -> bool:
 
 
 @torch.no_grad()
-def depth_of(stream: Stream, gradients: list[Tensor | None]) -> list[Depth]:
+def depth_of(stream: BlockStream, gradients: list[Tensor | None]) -> list[Depth]:
     return [
         Depth(name, _rms(x), None if g is None else g.double().square().sum().sqrt().item(), bool(x.isfinite().all()))
         for (name, x), g in zip(stream.seen, gradients, strict=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from headway.audit.health.depth import Stream, depth_of, logits_of, loss_of
+from headway.audit.health.depth import BlockStream, depth_of, logits_of, loss_of
 from headway.audit.health.measure import SCORES, heads_of, relative_norm, relative_variation, scores_of
 from headway.audit.health.record import Head, Health
 from headway.audit.health.rules import symptoms
@@ -64,7 +64,7 @@ def diagnose(module: nn.Module, run: Callable[[], Tensor], *, tokens: Tensor | N
     >>> len(diagnose(attention, lambda: attention(x, x, x)[0]).heads)
     2
     """
-    ward, stream = _Measured(), Stream(module)
+    ward, stream = _Measured(), BlockStream(module)
     with torch.enable_grad(), AttentionWatcher(module, ward.see, ward.gather).watching(), stream.watching():
         out = run()
     if not isinstance(out, Tensor):
@@ -90,7 +90,7 @@ def _gradients(out: Tensor, tokens: Tensor | None, wanted: list[Tensor]) -> tupl
     return nothing, [said]
 
 
-def _notes(ward: _Measured, stream: Stream) -> list[str]:
+def _notes(ward: _Measured, stream: BlockStream) -> list[str]:
     found = []
     if ward.unmeasured:
         found.append(f"attention between channels is not measured: {', '.join(ward.unmeasured)}")

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.adapt.adapter import Reading
 from headway.adapt.model import AdaptedModel
-from headway.audit.report import Layer
+from headway.audit.report import ModuleDeviation
 from headway.audit.search.localise import Key, first_tensor, keyed
 from headway.observe.hooks import hooked
 
@@ -32,7 +32,7 @@ class ForceFloat64(TorchDispatchMode):
 
 
 @dataclass(eq=False)
-class Call:
+class ModuleCall:
     """One call of a module: the numbers of its result, of what it was given, and its type of numbers."""
 
     output: Tensor | None
@@ -41,11 +41,11 @@ class Call:
 
 
 @dataclass(eq=False)
-class Watch:
+class CallWatch:
     """Keeps, or compares with what was kept, the calls of all modules."""
 
     reading: Reading
-    calls: dict[Key, Call] = field(default_factory=dict)
+    calls: dict[Key, ModuleCall] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
     def hook(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class Watch:
             count = self.counts[name] = self.counts.get(name, -1) + 1
             tensors = {str(key): one for key, one in (dict(enumerate(args)) | kwargs).items()}
             given = {key: rows for key, one in tensors.items() if (rows := self.rows(one, name)) is not None}
-            self.calls[name, count] = Call(self.rows(output, name), given, _coarse(module, first_tensor(output)))
+            self.calls[name, count] = ModuleCall(self.rows(output, name), given, _coarse(module, first_tensor(output)))
 
         return keep
 
@@ -78,9 +78,9 @@ def _coarse(module: nn.Module, output: Tensor | None) -> bool:
     return torch.finfo(output.dtype).eps > max(torch.finfo(one).eps for one in own)
 
 
-def watch_calls(subject: AdaptedModel, reading: Reading) -> dict[Key, Call]:
+def watch_calls(subject: AdaptedModel, reading: Reading) -> dict[Key, ModuleCall]:
     """All calls of all modules while this is read."""
-    watch = Watch(reading)
+    watch = CallWatch(reading)
     with hooked(subject.module, watch.hook):
         subject.run([reading])
     return watch.calls
@@ -116,7 +116,7 @@ class Excess:
     limit: float
 
 
-def amplification(exact: dict[Key, Call], calls: dict[Key, Call], dtype: torch.dtype) -> Amplified:
+def amplification(exact: dict[Key, ModuleCall], calls: dict[Key, ModuleCall], dtype: torch.dtype) -> Amplified:
     """The drift of each result and argument in each part of the text, in units of epsilon."""
     found: Amplified = {}
     for key, call in exact.items():
@@ -151,18 +151,22 @@ def threshold_inside(worst: float, dtype: torch.dtype) -> float:
     return min(1.0, sqrt(worst / LIMITS[dtype]))
 
 
-def layers(exact: dict[Key, Call], found: dict[Spot, Excess], kinds: dict[str, str], threshold: float) -> list[Layer]:
+def layers(
+    exact: dict[Key, ModuleCall], found: dict[Spot, Excess], kinds: dict[str, str], threshold: float
+) -> list[ModuleDeviation]:
     """Every module in the order of finishing, with its drift, and whether what it was given was below."""
     rows = []
     for key, call in exact.items():
         own = found.get((key, ""))
         if own is not None:
             agreed = all(found[key, name].over <= threshold for name in call.given if (key, name) in found)
-            rows.append(Layer(key[0], kinds.get(key[0], ""), own.drift, agreed))
+            rows.append(ModuleDeviation(key[0], kinds.get(key[0], ""), own.drift, agreed))
     return rows
 
 
-def first_over_limit(found: dict[Spot, Excess], rows: list[Layer], calls: dict[Key, Call], threshold: float) -> str:
+def first_over_limit(
+    found: dict[Spot, Excess], rows: list[ModuleDeviation], calls: dict[Key, ModuleCall], threshold: float
+) -> str:
     """The first module whose own doing it is. A layer that gives fewer digits than its weights have was told so from
     around it (autocast): then it is the module that holds it."""
     spots = [(key, one) for (key, name), one in found.items() if not name]
@@ -172,7 +176,7 @@ def first_over_limit(found: dict[Spot, Excess], rows: list[Layer], calls: dict[K
     return ""
 
 
-def _above(key: Key, calls: dict[Key, Call]) -> str:
+def _above(key: Key, calls: dict[Key, ModuleCall]) -> str:
     name = key[0]
     if not calls[key].coarse:
         return name

@@ -20,9 +20,9 @@ from headway.adapt.model import AdaptedModel
 from headway.audit.laws.drift import (
     LIMITS,
     Amplified,
-    Call,
     Excess,
     ForceFloat64,
+    ModuleCall,
     Spot,
     amplification,
     excesses,
@@ -48,7 +48,7 @@ CAUSES = {
     torch.bfloat16: "a position, a sum or a decision in it needs more digits than bfloat16 has",
 }
 
-Calls = dict[Key, Call]
+ModuleCalls = dict[Key, ModuleCall]
 
 
 def dtype(context: SearchContext) -> Finding:
@@ -77,7 +77,7 @@ def _length(context: SearchContext) -> int:
     return SHORT if large and context.effort.longest < QUICK.longest else LONG
 
 
-def _exact(subject: AdaptedModel, text: Reading) -> Calls:
+def _exact(subject: AdaptedModel, text: Reading) -> ModuleCalls:
     """In float64 throughout; where a model does not survive that, as far as it goes by itself."""
     try:
         with ForceFloat64():
@@ -86,13 +86,15 @@ def _exact(subject: AdaptedModel, text: Reading) -> Calls:
         return watch_calls(subject, text)
 
 
-def _run(context: SearchContext, kind: torch.dtype, text: Reading) -> Calls:
+def _run(context: SearchContext, kind: torch.dtype, text: Reading) -> ModuleCalls:
     original = context.original
     subject = original if original.dtype == kind else original.copy(kind)
     return watch_calls(with_probes_of(subject, context.subject), text)
 
 
-def _judged(context: SearchContext, case: Case, exact: Calls, runs: dict[torch.dtype, Calls], why: str) -> Finding:
+def _judged(
+    context: SearchContext, case: Case, exact: ModuleCalls, runs: dict[torch.dtype, ModuleCalls], why: str
+) -> Finding:
     """Broken by the type that is furthest over its limit, at the first module whose own doing it is."""
     sizes = {kind: amplification(exact, calls, kind) for kind, calls in runs.items()}
     found = {kind: excesses(sizes[kind], sizes.get(OTHER[kind]), kind) for kind in runs}
@@ -108,7 +110,7 @@ def _judged(context: SearchContext, case: Case, exact: Calls, runs: dict[torch.d
 
 
 def _finding_of(
-    found: dict[Spot, Excess], kind: torch.dtype, case: Case, exact: Calls, calls: Calls,
+    found: dict[Spot, Excess], kind: torch.dtype, case: Case, exact: ModuleCalls, calls: ModuleCalls,
     sizes: dict[torch.dtype, Amplified], kinds: dict[str, str], why: str,
 ) -> Finding:  # fmt: skip
     threshold = threshold_inside(_worst(found).over, kind)

@@ -36,10 +36,7 @@ def empty(context: SearchContext) -> Finding:
     kinds = list(_kinds(context))
     if not kinds:
         return Finding("empty", NOT_APPLICABLE, why=context.subject.missing("text", "keep") or "it takes no padding")
-    found = list(_each(context, kinds))
-    refusals = "; ".join(one.why for one in found if one.why)
-    told = combine(iter(found), "empty")
-    return told if told.broken else replace(told, why=refusals)
+    return combine(_each(context, kinds), "empty")
 
 
 def _kinds(context: SearchContext) -> Iterator[str]:
@@ -68,7 +65,7 @@ def _refused(context: SearchContext, kind: str) -> Finding | None:
     length = fit_length(context.subject.adapter, 5)
     text = with_empty_rows(context, Case(context.seed + 13, length, 2, source=length), kind)
     try:
-        context.subject.run([] if text is None else [text])
+        context.subject.run([text])
     except ValueError as error:
         return Finding("empty", HOLDS, 1, 0.0, 0.0, why=f"{kind}: it refuses, saying “{error}”")
     except Exception as error:
@@ -94,8 +91,8 @@ def _numbers(context: SearchContext, kind: str) -> Finding:
     lengths = sorted({fit_length(subject.adapter, size) for size in ((2, 5) if many < LARGE else (2,))})
     for tried, length in enumerate(lengths, 1):
         text = with_empty_rows(context, Case(context.seed + 13, length, 2, source=length + 1), kind)
-        fault = None if text is None else find_fault(subject, text, weights=weights)
-        if text is not None and fault is not None:
+        fault = find_fault(subject, text, weights=weights)
+        if fault is not None:
             return _finding_of(context, kind, text, fault, tried)
     return Finding("empty", HOLDS, len(lengths), 0.0, context.noise.tolerance)
 
@@ -114,19 +111,18 @@ def beside(kind: str) -> Compare:
         text = with_empty_rows(context, case, kind)
         alone = rows(case.reading(context.subject.adapter), [0])
         told = f"a result changes {SAYINGS[kind]}"
-        return None if text is None else Comparison((alone,), (text,), told)
+        return Comparison((alone,), (text,), told)
 
     return compare
 
 
-def with_empty_rows(context: SearchContext, case: Case, kind: str) -> Reading | None:
+def with_empty_rows(context: SearchContext, case: Case, kind: str) -> Reading:
     """The first item as it is, the others without anything to see."""
     text = case.reading(context.subject.adapter)
     labels = text.labels.clone()
     labels[1:] = NOBODY
     if kind == "source":
-        if text.source is None:
-            return None
+        assert text.source is not None
         keep = torch.ones_like(text.source, dtype=torch.bool)
         keep[1:] = False
         return replace(text, labels=labels, source_keep=keep)

@@ -40,7 +40,7 @@ class Fault:
 
 
 @dataclass(eq=False)
-class Passed:
+class TracedCall:
     """One call of a module: its tensors, in and out."""
 
     name: str
@@ -50,10 +50,10 @@ class Passed:
 
 
 @dataclass(eq=False)
-class Trace:
+class CallTrace:
     """All calls in the order of finishing, the result, and the vectors that it was made from where they are seen."""
 
-    calls: list[Passed] = field(default_factory=list)
+    calls: list[TracedCall] = field(default_factory=list)
     out: Tensor = field(default_factory=lambda: torch.zeros(0))
     leaf: Tensor | None = None
 
@@ -73,9 +73,9 @@ def find_fault(
     return None if bad is None else Fault(f"gradients of {bad}", False, _backward(trace, reading, subject.per_position))
 
 
-def trace_calls(subject: AdaptedModel, reading: Reading) -> Trace:
+def trace_calls(subject: AdaptedModel, reading: Reading) -> CallTrace:
     """Read with gradients, and keep what passes every module."""
-    trace = Trace()
+    trace = CallTrace()
     with hooked(subject.module, partial(_into, trace)):
         if subject.missing("vectors") is None:
             trace.out, trace.leaf = subject.run_with_gradients(reading)
@@ -86,7 +86,7 @@ def trace_calls(subject: AdaptedModel, reading: Reading) -> Trace:
     return trace
 
 
-def modules_with_infinities(trace: Trace) -> frozenset[str]:
+def modules_with_infinities(trace: CallTrace) -> frozenset[str]:
     """Modules that gave something that is not finite; "" where the result holds −inf and nothing worse."""
     named = {one.name for one in trace.calls if one.name and not _finite(one.out)}
     below = bool((trace.out == -torch.inf).any()) and not _overflowing(trace.out)
@@ -98,10 +98,10 @@ def _overflowing(out: Tensor) -> bool:
     return bool((out.isnan() | (out == torch.inf)).any())
 
 
-def _into(trace: Trace, name: str) -> Any:
+def _into(trace: CallTrace, name: str) -> Any:
     def keep(part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         own = list(part.parameters(recurse=False))
-        trace.calls.append(Passed(name, tensors([args, kwargs]), tensors(output), own))
+        trace.calls.append(TracedCall(name, tensors([args, kwargs]), tensors(output), own))
 
     return keep
 
@@ -118,7 +118,7 @@ def _finite(found: list[Any]) -> bool:
     return all(one is None or bool(one.isfinite().all()) for one in found)
 
 
-def _forward(trace: Trace, usual: frozenset[str]) -> str:
+def _forward(trace: CallTrace, usual: frozenset[str]) -> str:
     """The first that was given numbers and gave something else. A mask of −inf is no fault of who is given it."""
     for one in trace.calls:
         given = [x.masked_fill(x == -torch.inf, 0.0) for x in one.given]
@@ -127,7 +127,7 @@ def _forward(trace: Trace, usual: frozenset[str]) -> str:
     return ""
 
 
-def _slopes(trace: Trace, reading: Reading, per_position: bool, wanted: list[Tensor]) -> list[Tensor | None]:
+def _slopes(trace: CallTrace, reading: Reading, per_position: bool, wanted: list[Tensor]) -> list[Tensor | None]:
     """Gradients of a sum over all results, those of nobody too: what is finite has finite slopes."""
     everybody = torch.arange(reading.labels.numel()).reshape(reading.labels.shape)
     weight = upstream(trace.out, Reading(reading.inputs, everybody), per_position)
@@ -136,7 +136,7 @@ def _slopes(trace: Trace, reading: Reading, per_position: bool, wanted: list[Ten
     return list(torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)) if wanted else []
 
 
-def _backward(trace: Trace, reading: Reading, per_position: bool) -> str:
+def _backward(trace: CallTrace, reading: Reading, per_position: bool) -> str:
     """The first that got finite gradients from behind and handed on something else, the innermost first."""
     calls = [one for one in trace.calls if one.out and one.out[0].requires_grad]
     arriving = _slopes(trace, reading, per_position, [one.out[0] for one in calls])

@@ -12,6 +12,7 @@ from torch import Tensor
 from headway.adapt.adapter import NOBODY, Overwrite, Reading
 from headway.adapt.inputs import other_inputs
 from headway.audit.laws.padding import LARGE
+from headway.audit.laws.variants import combine
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.compare import Comparison, apart, value_deviations
@@ -32,19 +33,11 @@ def masks(context: SearchContext) -> Finding:
         found += [encoder_reads_both_ways(context)] if context.subject.adapter.encodes_both_ways else []
     elif context.subject.adapter.causal is False:
         found.append(reads_both_ways(context))
-    tried = [one for one in found if one.status != NOT_APPLICABLE]
-    if not tried:
+    if not found:
         return Finding(
             "masks", NOT_APPLICABLE, why="its call takes no mask, and it does not say that it reads both ways"
         )
-    worst = next((one for one in tried if one.status == BROKEN), tried[0])
-    return replace(worst, trials=sum(one.trials for one in tried), deviation=_largest(tried, worst))
-
-
-def _largest(tried: list[Finding], worst: Finding) -> float | None:
-    if worst.status != HOLDS:
-        return worst.deviation
-    return max((one.deviation for one in tried if one.deviation is not None), default=None)
+    return combine(found, "masks")
 
 
 def draw(context: SearchContext, rng: TrialRng) -> Case:

@@ -23,7 +23,7 @@ from headway.audit.search.compare import distances, largest
 from headway.audit.search.noise import MARGIN
 from headway.audit.search.search_context import SearchContext
 
-ROW, RMS, EITHER, BATCH, ITEM = "layer", "rms", "layer or rms", "batch", "item"
+ROW, RMS, EITHER, BATCH, ITEM, OTHER = "layer", "rms", "layer or rms", "batch", "item", "unknown"
 SCALES, SHIFTS = ("weight", "gamma", "scale", "g"), ("bias", "beta", "b")
 EPSILONS = ("eps", "variance_epsilon", "epsilon", "layer_norm_eps")
 
@@ -61,10 +61,11 @@ class Norm:
         return torch.finfo(self.x.dtype).eps if found is None else float(found)
 
     @property
-    def told(self) -> bool:
-        """Whether all its parameters are a scale and a shift of the width, by a name that is known."""
+    def follows_known_law(self) -> bool:
+        """Whether it is a layer or RMS norm whose parameters are a scale and a shift of the width, by known names."""
         named = list(self.module.named_parameters())
-        return all(name in (*SCALES, *SHIFTS) and one.ndim > 0 for name, one in named)
+        known = self.kind in (ROW, RMS, EITHER)
+        return known and all(name in (*SCALES, *SHIFTS) and one.ndim > 0 for name, one in named)
 
 
 def scale_of(norm: Norm) -> Tensor:
@@ -123,7 +124,10 @@ def kind_of(module: nn.Module) -> str:
         return ""
     if any("RMS" in one for one in names):
         return RMS
-    return ROW if any(one == "LayerNorm" for one in names) else EITHER
+    if "LayerNorm" in names:
+        return ROW
+    # T5LayerNorm is an RMS norm, others of such a name are not; of any other name nothing is known but that it is one.
+    return EITHER if any("LayerNorm" in one for one in names) else OTHER
 
 
 def _taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, tuple[Any, ...], dict[str, Any]] | None:
@@ -180,10 +184,16 @@ def norm(context: SearchContext) -> Finding:
     worst = max((amount for _, _, amount in amounts), default=0.0)
     first = next(((module, name, amount) for module, name, amount in amounts if amount > tolerance), None)
     if first is None:
-        return Finding("norm", HOLDS, len(amounts), worst, tolerance, details=rows)
+        return Finding("norm", HOLDS, len(amounts), worst, tolerance, why=_untried(found), details=rows)
     module, name, amount = first
     example = Example(f"{module}: {SAYINGS[name]} (off by {amount:.1e})", [], {"check": name})
     return Finding("norm", BROKEN, len(amounts), amount, tolerance, module, example=example, details=rows)
+
+
+def _untried(norms: list[Norm]) -> str:
+    """Which norms were not held to a length, since nobody knows theirs."""
+    kinds = dict.fromkeys(type(one.module).__name__ for one in norms if one.kind == OTHER)
+    return f"the length that {', '.join(kinds)} gives a row was not tried: its norm is not known" if kinds else ""
 
 
 def _measured(one: Norm) -> dict[str, float]:
@@ -200,7 +210,7 @@ def _row(one: Norm) -> Iterator[tuple[str, float]]:
         yield "own row", _moved(one, where)
         yield "own row's gradient", _reached(one, where)
     yield "train and eval", _apart(one(one.x), one(one.x, training=True))
-    if one.told:
+    if one.follows_known_law:
         sizes = (1.0, max(one.eps, 1e-12) ** 0.5) if one.says_eps else (1.0,)
         yield "norm law", max(_law(one, one.x * size) for size in sizes)
 

@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from math import sqrt
@@ -15,7 +15,7 @@ from torch import nn
 from headway.adapt.adapter import Reading
 from headway.adapt.call import call
 from headway.adapt.model import AdaptedModel
-from headway.audit.report import Finding
+from headway.audit.report import NOT_APPLICABLE, Finding
 from headway.audit.search.noise import MARGIN, Noise
 from headway.audit.search.search_context import SearchContext
 
@@ -87,13 +87,17 @@ def seeded(seed: int) -> Iterator[None]:
             np.random.set_state(states[1])
 
 
-def combine(findings: Iterator[Finding], law: str) -> Finding:
-    """The first that is broken, else the one that deviates most, with the trials of all that were tried."""
-    tried, found = 0, []
+def combine(findings: Iterable[Finding], law: str) -> Finding:
+    """The first that is broken, else the one that deviates most, with the trials of all; what could not be tried is
+    named. Where nothing could be tried the law is not applicable."""
+    seen: list[Finding] = []
     for one in findings:
-        tried += one.trials
-        found.append(one)
+        seen.append(one)
         if one.broken:
-            break
-    told = found[-1] if found[-1].broken else max(found, key=lambda one: (one.trials > 0, one.deviation or 0.0))
-    return replace(told, law=law, trials=tried)
+            return replace(one, law=law, trials=sum(one.trials for one in seen))
+    tried = [one for one in seen if one.status != NOT_APPLICABLE]
+    reasons = "; ".join(dict.fromkeys(one.why for one in seen if one.why))
+    if not tried:
+        return Finding(law, NOT_APPLICABLE, why=reasons or "nothing of it could be tried")
+    worst = max(tried, key=lambda one: one.deviation or 0.0)
+    return replace(worst, law=law, trials=sum(one.trials for one in tried), why=reasons)

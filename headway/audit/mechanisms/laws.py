@@ -16,7 +16,7 @@ TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
-class Law:
+class MechanismLaw:
     """`deviation`: the largest absolute deviation on one trial; a ValueError where the trial cannot pose the law."""
 
     name: str
@@ -25,11 +25,13 @@ class Law:
     tolerance: float = TOLERANCE
 
 
-def _law(name: str, deviation: Callable[[Mechanism, Trial], float], tolerance: float = TOLERANCE) -> tuple[str, Law]:
-    return name, Law(name, str(deviation.__doc__), deviation, tolerance)
+def _law(
+    name: str, deviation: Callable[[Mechanism, Trial], float], tolerance: float = TOLERANCE
+) -> tuple[str, MechanismLaw]:
+    return name, MechanismLaw(name, str(deviation.__doc__), deviation, tolerance)
 
 
-LAWS: dict[str, Law] = dict(
+LAWS: dict[str, MechanismLaw] = dict(
     [
         _law("loop", measure.loop),
         _law("rows_sum", measure.rows_sum),
@@ -55,7 +57,7 @@ LAWS: dict[str, Law] = dict(
 _NO_GRID = "it knows no grid to flatten"
 _NO_TOTAL = "it has no running total: its softmax needs all keys of a row at once"
 
-# Law -> mechanism -> why it cannot be posed. Everything else is tried.
+# MechanismLaw -> mechanism -> why it cannot be posed. Everything else is tried.
 CANNOT: dict[str, dict[str, str]] = {
     "weights_are_output": {"channel": "its weights relate channels; the output is v times their transpose"},
     "masked_is_deleted": {
@@ -72,7 +74,7 @@ CANNOT: dict[str, dict[str, str]] = {
 }
 
 
-def deviations(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> list[tuple[Trial, float]]:
+def deviations(mechanism: Mechanism, law: MechanismLaw, trials: Iterable[Trial]) -> list[tuple[Trial, float]]:
     """The trials on which the law can be posed, each with its deviation."""
     found = []
     for trial in trials:
@@ -84,7 +86,7 @@ def deviations(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> list[
     return found
 
 
-def hold(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> float:
+def hold(mechanism: Mechanism, law: MechanismLaw, trials: Iterable[Trial]) -> float:
     """The largest deviation from the law; an error where no trial could pose it, so that nothing passes untried."""
     found = deviations(mechanism, law, trials)
     if not found:
@@ -92,7 +94,7 @@ def hold(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> float:
     return max(deviation for _, deviation in found)
 
 
-def refute(mechanism: Mechanism, law: Law, trials: Iterable[Trial]) -> Trial | None:
+def refute(mechanism: Mechanism, law: MechanismLaw, trials: Iterable[Trial]) -> Trial | None:
     """The first counter-example: a trial that breaks the law by more than rounding can explain; None: none was found.
 
     A law that no trial could pose is an error: what was not tried does not hold.

@@ -8,7 +8,7 @@ from torch import Tensor
 from headway.adapt.adapter import SPAN, Reading
 from headway.adapt.model import AdaptedModel
 from headway.adapt.trial import error_line
-from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, Layer, Strip
+from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, ModuleDeviation, Strip
 from headway.audit.search.case import Case, shrink
 from headway.audit.search.compare import Comparison, Deviations, gradient_deviations, value_deviations
 from headway.audit.search.localise import first_wrong, first_wrong_by_gradient, layers
@@ -186,7 +186,7 @@ def _finding_of(context: SearchContext, law: str, broken: Violation, tried: int,
     return Finding(law, status, tried, broken.found.largest, broken.tolerance, module, example=example, layers=rows)
 
 
-def _located(context: SearchContext, broken: Violation) -> tuple[list[Layer], str]:
+def _located(context: SearchContext, broken: Violation) -> tuple[list[ModuleDeviation], str]:
     if not broken.in_values:
         return [], first_wrong_by_gradient(context.subject, broken.comparison, broken.tolerance)
     rows = layers(context.subject, broken.comparison, broken.tolerance, broken.found.largest)

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from headway.adapt.adapter import Reading
 from headway.adapt.model import AdaptedModel
-from headway.audit.report import Layer
+from headway.audit.report import ModuleDeviation
 from headway.audit.search.compare import Comparison, Results, apart, largest, sort_results
 from headway.observe.hooks import hooked
 
 INSIDE = 100.0
 
 
-def layers(subject: AdaptedModel, comparison: Comparison, tolerance: float, found: float) -> list[Layer]:
+def layers(subject: AdaptedModel, comparison: Comparison, tolerance: float, found: float) -> list[ModuleDeviation]:
     """Every module in the order of finishing, with its deviation, and whether what it was given agreed."""
     before = record_calls(subject, comparison.before)
     after = record_calls(comparison.other or subject, comparison.after, stepwise=comparison.stepwise)
@@ -31,11 +31,11 @@ def layers(subject: AdaptedModel, comparison: Comparison, tolerance: float, foun
                 (one := _deviation(entry.inputs[name], other.inputs[name])) is None or one <= threshold
                 for name in entry.inputs.keys() & other.inputs.keys()
             )
-            rows.append(Layer(key[0], entry.kind, deviation, agreed))
+            rows.append(ModuleDeviation(key[0], entry.kind, deviation, agreed))
     return rows
 
 
-def first_wrong(rows: list[Layer], tolerance: float, found: float) -> str:
+def first_wrong(rows: list[ModuleDeviation], tolerance: float, found: float) -> str:
     """The first module whose own doing it is; "" for the model itself."""
     threshold = _threshold(tolerance, found)
     return next((one.module for one in rows if one.agreed and one.deviation > threshold), "")
@@ -104,7 +104,7 @@ Key = tuple[str, int]  # a module, and which of its calls within one reading
 
 
 @dataclass(eq=False)
-class Entry:
+class CallRecord:
     """One module's call: what went in (by argument) and what came out, piece by piece."""
 
     kind: str
@@ -112,11 +112,11 @@ class Entry:
     output: list[Results] = field(default_factory=list)
 
 
-class Recorder:
+class CallRecorder:
     """Entries in the order in which modules finish."""
 
     def __init__(self) -> None:
-        self.entries: dict[Key, Entry] = {}
+        self.entries: dict[Key, CallRecord] = {}
         self._reading: Reading | None = None
         self._calls: dict[str, int] = {}
 
@@ -135,7 +135,7 @@ class Recorder:
             # Positions are whole numbers, and a law may move them: the module that makes something of them is sought.
             kept = {key: keyed(one, reading, name) for key, one in tensors.items() if one.is_floating_point()}
             out = keyed(first_tensor(output), reading, name)
-            entry = self.entries.setdefault((name, count), Entry(type(module).__name__))
+            entry = self.entries.setdefault((name, count), CallRecord(type(module).__name__))
             for key, results in kept.items():
                 if results is not None:
                     entry.inputs.setdefault(key, []).append(results)
@@ -145,9 +145,11 @@ class Recorder:
         return hook
 
 
-def record_calls(subject: AdaptedModel, readings: Sequence[Reading], *, stepwise: bool = False) -> dict[Key, Entry]:
+def record_calls(
+    subject: AdaptedModel, readings: Sequence[Reading], *, stepwise: bool = False
+) -> dict[Key, CallRecord]:
     """All modules' calls while these are read."""
-    recorder = Recorder()
+    recorder = CallRecorder()
     with hooked(subject.module, recorder.hook):
         subject.run(readings, stepwise=stepwise, watch=recorder.read)
     return recorder.entries

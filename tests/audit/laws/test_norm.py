@@ -116,6 +116,31 @@ def test_a_wrong_norm_is_found_by_its_own_check(kind: type[nn.Module], check: st
     assert found.details[0][check] > (found.tolerance or 1.0)
 
 
+class CubeNorm(nn.Module):
+    """A norm of a kind that nobody knows: the mean of |x|³ becomes 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / x.abs().pow(3).mean(-1, keepdim=True).pow(1 / 3) * self.weight
+
+
+class RowNorm(CubeNorm):
+    """The same, wrong: over the text."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / x.abs().pow(3).mean(1, keepdim=True).pow(1 / 3) * self.weight
+
+
+def test_the_length_of_an_unknown_norm_is_not_guessed() -> None:
+    found = tried(CubeNorm)
+    assert holds(found) and "CubeNorm" in found.why and "not known" in found.why
+    assert all("norm law" not in row and row["kind"] == "CubeNorm (unknown)" for row in found.details)
+    assert tried(RowNorm).broken, "its rows are tried all the same"
+
+
 def test_without_norms_there_is_nothing_to_try() -> None:
     found = norm(ours("bare"))
     assert found.status == "not applicable" and "normalisation" in found.why

@@ -2,7 +2,17 @@
 
 from math import inf, nan
 
-from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, Example, Finding, Layer, Report, Strip
+from headway.audit.report import (
+    BROKEN,
+    HOLDS,
+    NOT_APPLICABLE,
+    REFUTED,
+    Example,
+    Finding,
+    ModuleDeviation,
+    Report,
+    Strip,
+)
 
 HOSTILE = ['</span><script>alert("x")</script>', '"><img src=x onerror=1>', "\x1b[31m\x00\r\n", "\u202eشمس", "שלום"]
 HOSTILE += ["x" * 3000, "", " ", "\n\t", "\u0301", "\ud800", "猫猫", "👩\u200d🔬"]
@@ -22,7 +32,7 @@ def strip(title: str, words: list[str], marks: dict[int, str], deviations: dict[
     return Strip(title, words, [marks.get(place, "") for place in range(len(words))], found)
 
 
-def layers(count: int, parts: int = 5, *, wrong: int = 3) -> list[Layer]:
+def layers(count: int, parts: int = 5, *, wrong: int = 3) -> list[ModuleDeviation]:
     """Blocks of modules: exact at first, rounding later, and from one block on the deviation grows."""
     kinds = ["norm", "attention", "feedforward.first", "feedforward.second", "dropout"]
     found = []
@@ -31,7 +41,7 @@ def layers(count: int, parts: int = 5, *, wrong: int = 3) -> list[Layer]:
             deviation = 0.0 if block < 1 else 3e-8 * (part + 1) if block < wrong or part < 1 else 0.01 * 1.2 ** (block)
             name = f"stack.blocks.{block}.{kinds[part % 5]}{part // 5 or ''}"
             kind = "SelfAttention" if part == 1 else "Linear"
-            found.append(Layer(name, kind, deviation, agreed=(block, part) <= (wrong, 1)))
+            found.append(ModuleDeviation(name, kind, deviation, agreed=(block, part) <= (wrong, 1)))
     return found
 
 
@@ -65,7 +75,7 @@ def padding() -> Finding:
         2e-6,
         why="With NaN in the padding, NaN comes out.",
         example=Example("Padding on the left gives NaN at place 41.", [found], {"seed": 3, "left": 40}),
-        layers=[Layer("embed", "Embedding", 0.0, True), Layer("blocks.0", "Block", nan, True)],
+        layers=[ModuleDeviation("embed", "Embedding", 0.0, True), ModuleDeviation("blocks.0", "Block", nan, True)],
         details=[{"dtype": "float32", "drift": 1.25e-7, "modules": 3}, {"dtype": "bfloat16", "drift": inf, "why": "x"}],
     )
 
@@ -99,7 +109,7 @@ def hostile() -> Report:
         module=HOSTILE[0],
         why=bad,
         example=Example(bad, rows, {HOSTILE[0]: HOSTILE[1]}),
-        layers=[Layer(HOSTILE[0], HOSTILE[1], inf, False), Layer("", "", 0.0, True)],
+        layers=[ModuleDeviation(HOSTILE[0], HOSTILE[1], inf, False), ModuleDeviation("", "", 0.0, True)],
         details=[{HOSTILE[0]: bad, "b": None, "c": [1], "d": True}],
     )
     return Report(bad, bad, [finding, Finding("cache", NOT_APPLICABLE, why=bad)], [bad], nan)

@@ -9,7 +9,7 @@ from math import inf, nan
 import pytest
 
 from headway.audit.html import MOST, by_layer, document
-from headway.audit.report import BROKEN, Finding, Layer, Report, read
+from headway.audit.report import BROKEN, Finding, ModuleDeviation, Report, read
 from headway.render import Section, paragraph
 from tests.audit.show.reports_by_hand import HOSTILE, SENTENCES, deep, everything, hostile
 from tests.render.parsed import Parsed
@@ -40,14 +40,16 @@ def test_the_first_module_and_the_tolerance_are_said() -> None:
 
 
 def test_bars_are_logarithmic() -> None:
-    layers = [Layer(name, "", value, True) for name, value in (("a", 1e-6), ("b", 1e-4), ("c", 1e-2), ("d", 0.0))]
+    layers = [
+        ModuleDeviation(name, "", value, True) for name, value in (("a", 1e-6), ("b", 1e-4), ("c", 1e-2), ("d", 0.0))
+    ]
     text = by_layer(Finding("causal", BROKEN, layers=layers))
     assert re.findall(r"--share:([\d.]+)%", text) == ["20.0", "60.0", "100.0", "0.0"]
 
 
 @pytest.mark.parametrize("values", [[nan, inf], [0.0, 0.0], [1e-300, 1e300], [nan, 0.0, 3.0]])
 def test_bars_bear_any_numbers(values: list[float]) -> None:
-    layers = [Layer("m", "k", value, True) for value in values]
+    layers = [ModuleDeviation("m", "k", value, True) for value in values]
     for tolerance in (None, 0.0, 1e-7, nan, inf):
         text = by_layer(Finding("causal", BROKEN, tolerance=tolerance, module="m", layers=layers))
         shares = [float(one) for one in re.findall(r"--share:([^%]*)%", text)]

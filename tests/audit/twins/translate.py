@@ -23,7 +23,7 @@ class Cross(nn.Module):
         return self.out(merge((scores.softmax(-1) * visible) @ v))
 
 
-class Layer(nn.Module):
+class ModuleDeviation(nn.Module):
     def __init__(self, cross: bool) -> None:
         super().__init__()
         self.norm1, self.attention = nn.LayerNorm(WIDTH), Attention()
@@ -45,8 +45,8 @@ class Translator(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LONGEST, WIDTH)
-        self.encoder = nn.ModuleList(Layer(cross=False) for _ in range(2))
-        self.decoder = nn.ModuleList(Layer(cross=True) for _ in range(2))
+        self.encoder = nn.ModuleList(ModuleDeviation(cross=False) for _ in range(2))
+        self.decoder = nn.ModuleList(ModuleDeviation(cross=True) for _ in range(2))
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def forward(
