@@ -13,27 +13,27 @@ from headway.adapt.adapter import Adapter, Reading, real_positions
 
 def keywords_of(adapter: Adapter, reading: Reading) -> dict[str, Any]:
     """What `forward` is given besides the inputs."""
-    found = dict(adapter.always)
+    keywords = dict(adapter.always)
     if adapter.mask is not None and reading.keep is not None:
-        found[adapter.mask] = mask_of(adapter, reading.keep)
+        keywords[adapter.mask] = mask_of(adapter, reading.keep)
     positions = reading.positions
     if positions is None and reading.keep is not None:
         positions = real_positions(reading.keep)
     if adapter.positions is not None and positions is not None:
-        found[adapter.positions] = positions
+        keywords[adapter.positions] = positions
     if adapter.segments is not None and reading.segments is not None:
-        found |= adapter.segments(reading)
+        keywords |= adapter.segments(reading)
     if adapter.source is not None and reading.source is not None:
-        found[adapter.source] = reading.source
+        keywords[adapter.source] = reading.source
         if adapter.source_mask is not None and reading.source_keep is not None:
-            found[adapter.source_mask] = mask_of(adapter, reading.source_keep)
-    return found
+            keywords[adapter.source_mask] = mask_of(adapter, reading.source_keep)
+    return keywords
 
 
 def mask_of(adapter: Adapter, keep: Tensor) -> Tensor:
     """Which inputs are real, in the model's own way of saying it."""
-    said = ~keep if adapter.hides else keep
-    return said.to({"long": torch.long, "bool": torch.bool, "float": torch.float32}[adapter.mask_type])
+    mask = ~keep if adapter.hides else keep
+    return mask.to({"long": torch.long, "bool": torch.bool, "float": torch.float32}[adapter.mask_type])
 
 
 def call(module: nn.Module, adapter: Adapter, reading: Reading) -> Any:
@@ -64,8 +64,8 @@ def select_output(output: Any, which: str | int | Callable[[Any], Any] | None) -
     else:
         found = _guessed(output)
     if not isinstance(found, Tensor):
-        told = f"output={which!r}" if which is not None else "the model"
-        raise ValueError(f"{told} gives a {type(found).__name__}, not a tensor: say which part to compare (output=…)")
+        source = f"output={which!r}" if which is not None else "the model"
+        raise ValueError(f"{source} gives a {type(found).__name__}, not a tensor: say which part to compare (output=…)")
     return found
 
 

@@ -1,4 +1,4 @@
-"""How a model is called, as far as it says itself; what is told by hand comes first."""
+"""How a model is called, as far as it says itself; what is given by hand comes first."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -28,20 +28,20 @@ from headway.adapt.trial import check_adapter, error_line, inference, longest_le
 from headway.config import nearest
 
 
-def guess_adapter(model: nn.Module, adapter: Adapter | None, told: Mapping[str, Any]) -> Adapter:
-    """The adapter as given, or a guess; `told` are fields that replace what it says.
+def guess_adapter(model: nn.Module, adapter: Adapter | None, overrides: Mapping[str, Any]) -> Adapter:
+    """The adapter as given, or a guess; `overrides` are fields that replace what it says.
 
     >>> guess_adapter(nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 11)), None, {}).vocabulary
     11
     """
     known = [one.name for one in fields(Adapter)]
-    for name in told:
+    for name in overrides:
         if name not in known:
             raise ValueError(f"an Adapter has no {name!r}{nearest(name, known)}; it has {', '.join(known)}")
     if adapter is not None:
-        return check_adapter(model, replace(adapter, **told))
+        return check_adapter(model, replace(adapter, **overrides))
     found = _known(model)
-    return check_adapter(model, module_adapter(model, told) if found is None else replace(found, **told))
+    return check_adapter(model, module_adapter(model, overrides) if found is None else replace(found, **overrides))
 
 
 def _known(model: nn.Module) -> Adapter | None:
@@ -56,19 +56,19 @@ def _known(model: nn.Module) -> Adapter | None:
 FIELDS = frozenset(one.name for one in fields(Adapter))
 
 
-def module_adapter(model: nn.Module, told: Mapping[str, Any]) -> Adapter:
+def module_adapter(model: nn.Module, overrides: Mapping[str, Any]) -> Adapter:
     """The adapter of any module; a ValueError that names a field to give where nothing helps.
 
-    What was told is part of every call that a guess is tried by.
+    What is given is part of every call by which a guess is tried.
     """
     signature = Signature(model)
-    found = guess_inputs(model, replace(_started(signature), **told), told)
+    found = guess_inputs(model, replace(_started(signature), **overrides), overrides)
     if found.call is None:
-        found = _masked(model, found, signature, told)
-        found = _placed(model, found, signature, told)
-    if "longest" not in told:
+        found = _masked(model, found, signature, overrides)
+        found = _placed(model, found, signature, overrides)
+    if "longest" not in overrides:
         found = replace(found, longest=longest_length(model, found))
-    return _claimed(model, _cached(found, signature, told), told)
+    return _claimed(model, _cached(found, signature, overrides), overrides)
 
 
 def _started(signature: Signature) -> Adapter:
@@ -85,16 +85,16 @@ def _noted(adapter: Adapter, sentence: str) -> Adapter:
     return replace(adapter, notes=(*adapter.notes, sentence))
 
 
-def _masked(model: nn.Module, found: Adapter, signature: Signature, told: Mapping[str, Any]) -> Adapter:
+def _masked(model: nn.Module, found: Adapter, signature: Signature, overrides: Mapping[str, Any]) -> Adapter:
     """A mask by its name, in the type of numbers that goes through."""
-    if found.inputs == "images" or "mask" in told:
+    if found.inputs == "images" or "mask" in overrides:
         return found
     name = signature.first_of(MASKS if found.source is None else TARGET_MASKS)
     if name is None:
         return found
-    hides = told.get("hides", (MASKS | TARGET_MASKS)[name])
+    hides = overrides.get("hides", (MASKS | TARGET_MASKS)[name])
     named = replace(found, mask=name, hides=hides, source_mask=_source_mask(found, signature, hides))
-    for kind in [told["mask_type"]] if "mask_type" in told else _types(name):
+    for kind in [overrides["mask_type"]] if "mask_type" in overrides else _types(name):
         tried = replace(named, mask_type=kind)
         if works(model, tried, keep=_all_but_one(found), items=3):
             means = "ignore" if tried.hides else "real"
@@ -118,27 +118,27 @@ def _all_but_one(found: Adapter) -> torch.Tensor:
     return keep
 
 
-def _placed(model: nn.Module, found: Adapter, signature: Signature, told: Mapping[str, Any]) -> Adapter:
+def _placed(model: nn.Module, found: Adapter, signature: Signature, overrides: Mapping[str, Any]) -> Adapter:
     """Positions by their name, where they go through."""
     name = signature.first_of(POSITIONS)
-    if found.inputs == "images" or "positions" in told or name is None:
+    if found.inputs == "images" or "positions" in overrides or name is None:
         return found
     tried = replace(found, positions=name)
     places = torch.arange(max(5, found.shortest)).repeat(2, 1)
     return tried if works(model, tried, positions=places) else found
 
 
-def _cached(found: Adapter, signature: Signature, told: Mapping[str, Any]) -> Adapter:
+def _cached(found: Adapter, signature: Signature, overrides: Mapping[str, Any]) -> Adapter:
     """Those who take a cache by the usual names are read with one."""
     usual = signature.has("input_ids", "past_key_values", "use_cache")
-    if "session" in told or not usual or found.source is not None:
+    if "session" in overrides or not usual or found.source is not None:
         return found
     return replace(found, session=decoder_session())
 
 
-def _claimed(model: nn.Module, found: Adapter, told: Mapping[str, Any]) -> Adapter:
+def _claimed(model: nn.Module, found: Adapter, overrides: Mapping[str, Any]) -> Adapter:
     """Whether it reads one way: as its names say, else as logits for each position suggest."""
-    if "causal" in told or found.inputs == "images":
+    if "causal" in overrides or found.inputs == "images":
         return found
     said = True if found.source is not None else reads_one_way(model)
     if said is not None:
@@ -167,11 +167,11 @@ TIMES = (1, 2, 4, 16)
 SIDES = (224, 32, 64, 28, 16, 96, 128, 256, 384)
 
 
-def guess_inputs(model: nn.Module, start: Adapter, told: Mapping[str, Any]) -> Adapter:
+def guess_inputs(model: nn.Module, start: Adapter, overrides: Mapping[str, Any]) -> Adapter:
     """Tokens where they are looked up, else vectors, else images."""
     ways = {"tokens": _as_tokens, "vectors": _as_vectors, "images": _as_images}
     errors: list[str] = []
-    for name in [told["inputs"]] if "inputs" in told else _order(model, told):
+    for name in [overrides["inputs"]] if "inputs" in overrides else _order(model, overrides):
         try:
             return ways[name](model, replace(start, inputs=name))
         except Exception as error:
@@ -182,10 +182,10 @@ def guess_inputs(model: nn.Module, start: Adapter, told: Mapping[str, Any]) -> A
     )
 
 
-def _order(model: nn.Module, told: Mapping[str, Any]) -> list[str]:
-    """What is tried first: what was told of, then what its first layer reads."""
+def _order(model: nn.Module, overrides: Mapping[str, Any]) -> list[str]:
+    """What is tried first: what was given, then what its first layer reads."""
     for field, name in (("vocabulary", "tokens"), ("width", "vectors"), ("image", "images")):
-        if told.get(field) is not None:
+        if overrides.get(field) is not None:
             return [name]
     first = next((one for one in model.modules() if isinstance(one, nn.Embedding | nn.Linear | nn.Conv2d)), None)
     return ["images", "tokens", "vectors"] if isinstance(first, nn.Conv2d) else ["tokens", "vectors", "images"]

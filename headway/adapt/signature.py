@@ -70,14 +70,14 @@ class Signature:
 def reads_one_way(module: nn.Module) -> bool | None:
     """What a model says of itself: a flag of its attention, an attribute, its class's name; None: nothing."""
     flags = [flag for one in module.modules() if isinstance(flag := getattr(one, "is_causal", None), bool)]
-    told = _flag(module, "causal") if _flag(module, "causal") is not None else _flag(module, "is_decoder")
-    if any(flags) or told:
+    flag = _flag(module, "causal") if _flag(module, "causal") is not None else _flag(module, "is_decoder")
+    if any(flags) or flag:
         return True
     name = type(module).__name__
     # A name weighs more than flags that are all off: that is a bug an audit is there to find.
     if ONE_WAY.search(name) and not BOTH_WAYS.search(name):
         return True
-    return False if flags or told is False or BOTH_WAYS.search(name) else None
+    return False if flags or flag is False or BOTH_WAYS.search(name) else None
 
 
 def _flag(module: nn.Module, name: str) -> bool | None:

@@ -90,12 +90,12 @@ def with_lengths(model: nn.Module, adapter: Adapter) -> Adapter:
     if not taken:
         return adapter
     if taken == list(range(taken[0], 17)):
-        told = f"It reads no text shorter than {taken[0]} (shortest)."
-        return replace(adapter, shortest=taken[0], notes=(*adapter.notes, told))
+        note = f"It reads no text shorter than {taken[0]} (shortest)."
+        return replace(adapter, shortest=taken[0], notes=(*adapter.notes, note))
     step = taken[0]
     if step > 1 and taken == list(range(step, 17, step)):
-        told = f"It reads texts of {step}, {2 * step} … (multiple)."
-        return replace(adapter, shortest=step, multiple=step, notes=(*adapter.notes, told))
+        note = f"It reads texts of {step}, {2 * step} … (multiple)."
+        return replace(adapter, shortest=step, multiple=step, notes=(*adapter.notes, note))
     return adapter
 
 

@@ -17,18 +17,18 @@ from headway.audit.text import explain
 
 
 class Assertion:
-    """`assertion(model, adapter=None, **told)`: the law is tried, and was tried, and holds.
+    """`assertion(model, adapter=None, **overrides)`: the law could be tried, and holds.
 
-    `told` are fields of an Adapter, and quick=False, seed=… as `examine` takes them.
+    `overrides` are fields of an Adapter, and quick=False, seed=… as `examine` takes them.
     """
 
     def __init__(self, law: str, **claims: Any) -> None:
         self.law, self.claims = law, claims
         self.__name__, self.__doc__ = f"assert_{law}", LAWS[law].sentence
 
-    def __call__(self, model: nn.Module, adapter: Adapter | None = None, **told: Any) -> None:
-        told = {"quick": True} | self.claims | told
-        report = examine(model, adapter, laws=[self.law], **told)
+    def __call__(self, model: nn.Module, adapter: Adapter | None = None, **overrides: Any) -> None:
+        overrides = {"quick": True} | self.claims | overrides
+        report = examine(model, adapter, laws=[self.law], **overrides)
         finding = report[self.law]
         if finding.status == REFUTED:
             raise AssertionError(f"{report.target} does not claim {self.law}, and does not keep it: {finding.why}")
@@ -37,10 +37,10 @@ class Assertion:
         _raise(report)
 
 
-def assert_laws(model: nn.Module, adapter: Adapter | None = None, **told: Any) -> Report:
+def assert_laws(model: nn.Module, adapter: Adapter | None = None, **overrides: Any) -> Report:
     """Every law that can be tried holds, and at least one can; the report, for whoever wants to read it."""
-    told = {"quick": True} | told
-    report = examine(model, adapter, **told)
+    overrides = {"quick": True} | overrides
+    report = examine(model, adapter, **overrides)
     if not sum(one.trials for one in report):
         reasons = "; ".join(f"{one.law}: {one.why}" for one in report)
         raise AssertionError(f"no law could be tried on {report.target}: {reasons}")
@@ -51,10 +51,10 @@ def assert_laws(model: nn.Module, adapter: Adapter | None = None, **told: Any) -
 def _raise(report: Report) -> None:
     """Fail with every broken law and its counter-example."""
     sentences = {name: law.sentence for name, law in LAWS.items()}
-    told = [line for one in report.broken for line in explain(one, sentences, seed=report.seed)]
-    if told:
+    overrides = [line for one in report.broken for line in explain(one, sentences, seed=report.seed)]
+    if overrides:
         broken = ", ".join(one.law for one in report.broken)
-        raise AssertionError("\n".join([f"{report.target}: {broken} broken", *told]))
+        raise AssertionError("\n".join([f"{report.target}: {broken} broken", *overrides]))
 
 
 assert_causal = Assertion("causal", causal=True)

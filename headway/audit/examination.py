@@ -37,7 +37,7 @@ def examine(
     seed: int = 0,
     name: str | None = None,
     say: Say | None = None,
-    **told: Any,
+    **overrides: Any,
 ) -> Report:
     """Try the laws on any module, on a configuration's model, or on what a name means (as on the command line).
 
@@ -54,22 +54,22 @@ def examine(
     began = time.monotonic()
     chosen = select_laws(laws)
     if not isinstance(model, nn.Module):
-        model, adapter, name = _opened(model, adapter, name, seed, told)
-    model, said_so = uncompiled(model)
+        model, adapter, name = _opened(model, adapter, name, seed, overrides)
+    model, compiled_note = uncompiled(model)
     with restoring(model):
-        subject = AdaptedModel(model, guess_adapter(model, adapter, told), name or type(model).__name__)
+        subject = AdaptedModel(model, guess_adapter(model, adapter, overrides), name or type(model).__name__)
         context = SearchContext(subject, QUICK if quick else FULL, seed)
-        findings = [_tried(law, context, say) for law in chosen]
+        findings = [_try_law(law, context, say) for law in chosen]
     notes = [
-        *said_so,
+        *compiled_note,
         *subject.adapter.notes,
         *([f"Not in float64: {context.why_not_float64}."] if context.why_not_float64 else []),
     ]
-    return Report(subject.name, described(subject), findings, notes, time.monotonic() - began, seed, quick)
+    return Report(subject.name, describe(subject), findings, notes, time.monotonic() - began, seed, quick)
 
 
 def _opened(
-    model: Any, adapter: Adapter | None, name: str | None, seed: int, told: Mapping[str, Any]
+    model: Any, adapter: Adapter | None, name: str | None, seed: int, overrides: Mapping[str, Any]
 ) -> tuple[nn.Module, Adapter | None, str]:
     """The model that is meant."""
     if isinstance(model, Frozen):
@@ -77,20 +77,20 @@ def _opened(
     if not isinstance(model, str | Path):
         kind = type(model).__name__
         raise ValueError(f"an audit is of a module (nn.Module), of a configuration or of a name, not of a {kind}")
-    found, known = open_subject(str(model), told, seed=seed)
+    found, known = open_subject(str(model), overrides, seed=seed)
     return found.model, adapter or known, name or found.name
 
 
 def open_subject(
-    text: str, told: Mapping[str, Any], *, seed: int = 0, dtype: torch.dtype | str | None = None
+    text: str, overrides: Mapping[str, Any], *, seed: int = 0, dtype: torch.dtype | str | None = None
 ) -> tuple[OpenModel, Adapter | None]:
-    """What a word on the command line means, and how it is called (None: to be guessed, with the help of `told`)."""
+    """What a word on the command line means, and how it is called (None: to be guessed, with the help of `overrides`)."""
     found = open_model(text, dtype=dtype, seed=seed)
     if not isinstance(found.beside, Adapter | Tokenizer | None):
         raise ValueError(f"{found.name} gives a {type(found.beside).__name__} beside its model: {GIVES}")
     adapter = found.beside if isinstance(found.beside, Adapter) else own_adapter(found.model)
     if isinstance(found.target, Function):
-        adapter = guess_adapter(found.model, None, told) if adapter is None else adapter
+        adapter = guess_adapter(found.model, None, overrides) if adapter is None else adapter
         if adapter.rebuild is None:
             adapter = replace(adapter, rebuild=partial(_made_again, found.target, seed + 1, found.model))
     if adapter is None:
@@ -115,7 +115,7 @@ def token_texts(tokenizer: Tokenizer) -> Callable[[int], str]:
     return text_of
 
 
-def _tried(law: Law, context: SearchContext, say: Say | None) -> Finding:
+def _try_law(law: Law, context: SearchContext, say: Say | None) -> Finding:
     began = time.monotonic()
     try:
         found = law.tried(context)
@@ -127,7 +127,7 @@ def _tried(law: Law, context: SearchContext, say: Say | None) -> Finding:
     return found
 
 
-def described(subject: AdaptedModel) -> str:
+def describe(subject: AdaptedModel) -> str:
     """The model in one line."""
     many = parameters(subject.module)
     a = subject.adapter

@@ -191,7 +191,7 @@ def by_layer(finding: Finding) -> Html:
     near = _bars(layers, range(start, min(len(layers), start + MOST)), first, scale)
     parts = [
         Html("<h4>Deviation by module, in the order in which they finish</h4>"),
-        paragraph(scale.told() + (COLOURS if first is not None else "")),
+        paragraph(scale.caption() + (COLOURS if first is not None else "")),
         near,
     ]
     if len(layers) > MOST:
@@ -230,7 +230,7 @@ class _Scale:
             return 0.0
         return min(100.0, 100.0 * log10(deviation / self.low) / log10(self.high / self.low))
 
-    def told(self) -> str:
+    def caption(self) -> str:
         line = f"; the thin line is what rounding explains of the result, {figure(self.tolerance)}"
         ends = f"from {figure(self.low)} to {figure(self.high)}"
         return f"Relative to the module's largest number; logarithmic, {ends}{line if self.tolerance else ''}."

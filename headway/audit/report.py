@@ -106,14 +106,15 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as plain values; NaN and inf as text, so that every reader of JSON takes it."""
-        return _plain(asdict(self) | {"holds": self.holds})
+        return plain_values(asdict(self) | {"holds": self.holds})
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
+    """What JSON has: NaN and inf become text."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: plain_values(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [plain_values(one) for one in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     return value

@@ -23,7 +23,7 @@ def _help(text: str, negative: str | None = None) -> Parameter:
 
 
 @dataclass(frozen=True)
-class Told:
+class CallOptions:
     """Fields of headway.audit.Adapter that a command line can say."""
 
     inputs: Annotated[Literal["tokens", "vectors", "images"] | None, _help("What it reads.")] = None
@@ -58,7 +58,7 @@ def audit(
     seed: int = 0,
     json: Annotated[bool, Parameter(negative="")] = False,
     html: str | None = None,
-    told: Annotated[Told | None, Parameter(name="*")] = None,
+    options: Annotated[CallOptions | None, Parameter(name="*")] = None,
 ) -> int:
     """Try the laws on a model: causal, padding, batch, cache and more.
 
@@ -104,32 +104,38 @@ def audit(
         raise ValueError("--data is what --health looks at: add --health, or leave it out")
     if laws is not None and health:
         raise ValueError("--health measures, and tries no laws: leave --laws out")
-    told_by_hand = {name: value for name, value in asdict(told or Told()).items() if value is not None}
+    overrides = {name: value for name, value in asdict(options or CallOptions()).items() if value is not None}
     # torch takes seconds to import, and --help must not wait for it
     from headway.audit.examination import open_subject
 
     if not 0 <= seed < 2**31:
         raise ValueError(f"a seed is a whole number from 0 to {2**31 - 1}, not {seed}")
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
-        found, adapter = open_subject(target, told_by_hand, seed=seed)
+        found, adapter = open_subject(target, overrides, seed=seed)
     if health:
-        return _health(found, adapter, told_by_hand, data=data, seed=seed, json=json, html=html)
-    return _laws(found, adapter, told_by_hand, laws=laws, quick=quick, seed=seed, json=json, html=html)
+        return _health(found, adapter, overrides, data=data, seed=seed, json=json, html=html)
+    return _laws(found, adapter, overrides, laws=laws, quick=quick, seed=seed, json=json, html=html)
 
 
 def _laws(
-    found: "OpenModel", adapter: "Adapter | None", told: dict[str, Any], *, json: bool, html: str | None, **how: Any
+    found: "OpenModel",
+    adapter: "Adapter | None",
+    overrides: dict[str, Any],
+    *,
+    json: bool,
+    html: str | None,
+    **how: Any,
 ) -> int:
-    from headway.app.audited import keep, page_of, sentences
+    from headway.app.audit import report_page, sentences, write_beside_run
     from headway.audit.examination import examine
     from headway.audit.text import lines
 
     with redirect_stdout(sys.stderr):
-        report = examine(found.model, adapter, name=found.name, say=_say, **told, **how)
+        report = examine(found.model, adapter, name=found.name, say=_say, **overrides, **how)
     if html is not None:
-        _write(Path(html), page_of(report))
+        _write(Path(html), report_page(report))
     if found.run is not None:
-        keep(found.run, report)
+        write_beside_run(found.run, report)
     print(json_format.dumps(report.as_json(), indent=2) if json else "\n".join(_lines(report, lines, sentences())))
     if not any(one.trials for one in report):
         raise ValueError(f"no law could be tried on {found.name}: see the reasons above, and say how it is called")
@@ -148,13 +154,13 @@ def _colours() -> bool:
 
 
 def _health(
-    found: "OpenModel", adapter: "Adapter | None", told: dict[str, Any], *, data: str | None, seed: int, json: bool,
+    found: "OpenModel", adapter: "Adapter | None", overrides: dict[str, Any], *, data: str | None, seed: int, json: bool,
     html: str | None,
 ) -> int:  # fmt: skip
-    from headway.app.audited import health_of, health_page
+    from headway.app.audit import diagnose_target, health_page
     from headway.audit.health.show import lines
 
-    health = health_of(found, adapter, told, data=data, seed=seed)
+    health = diagnose_target(found, adapter, overrides, data=data, seed=seed)
     if html is not None:
         _write(Path(html), health_page(found.name, health))
     print(json_format.dumps(health.as_json(), indent=2) if json else "\n".join(lines(health)))

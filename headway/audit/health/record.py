@@ -6,8 +6,9 @@ probability, the more often the larger v is; not always, since it takes one scor
 """
 
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import Any
+
+from headway.audit.report import plain_values
 
 # A largest weight above this is called saturated: a (1 − a) is then below 0.0099, a twenty-fifth of its maximum ¼,
 # so at most that much of a gradient passes.
@@ -135,12 +136,4 @@ class Health:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as plain values, with the definitions; NaN and inf as text."""
-        return _plain(asdict(self) | {"healthy": self.healthy, "measures": MEASURES | DEPTH_MEASURES})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return str(value) if isinstance(value, float) and not isfinite(value) else value
+        return plain_values(asdict(self) | {"healthy": self.healthy, "measures": MEASURES | DEPTH_MEASURES})

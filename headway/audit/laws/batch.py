@@ -93,8 +93,8 @@ def compare_packed(context: SearchContext, case: Case) -> Comparison | None:
         positions=torch.cat([torch.arange(size) for size in case.chunks])[None],
         segments=torch.cat([torch.full((size,), k) for k, size in enumerate(case.chunks)])[None],
     )
-    told = f"texts of {', '.join(map(str, case.chunks))} in one row see each other"
-    return Comparison(tuple(_plain(one) for one in alone), (packed,), told)
+    sentence = f"texts of {', '.join(map(str, case.chunks))} in one row see each other"
+    return Comparison(tuple(_plain(one) for one in alone), (packed,), sentence)
 
 
 def _plain(reading: Reading) -> Reading:

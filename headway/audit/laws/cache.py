@@ -68,8 +68,8 @@ def compare(context: SearchContext, case: Case) -> Comparison | None:
         whole = case.reading(context.subject.adapter)
     sizes = _pieces(case.chunks, total)
     padding = f" after {case.left} of padding" if case.left else ""
-    told = f"reading in pieces of {', '.join(map(str, sizes))}{padding} differs from reading at once"
-    return Comparison((whole,), _cut(whole, sizes), told, stepwise=True)
+    sentence = f"reading in pieces of {', '.join(map(str, sizes))}{padding} differs from reading at once"
+    return Comparison((whole,), _cut(whole, sizes), sentence, stepwise=True)
 
 
 def _pieces(chunks: tuple[int, ...], total: int) -> tuple[int, ...]:

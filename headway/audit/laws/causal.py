@@ -79,6 +79,6 @@ def _each(context: SearchContext, case: Case) -> Comparison:
     other = other_inputs(context.subject.adapter, text, case.seed)
     changed = torch.where(here.reshape(*here.shape, *[1] * (text.ndim - 2)), other, text)
     places = ", ".join(map(str, case.changed))
-    told = f"results before place {places} change with the input there"
+    sentence = f"results before place {places} change with the input there"
     one = replace(whole, inputs=text.contiguous(), labels=labels)
-    return Comparison((one,), (replace(one, inputs=changed),), told, gradients=False)
+    return Comparison((one,), (replace(one, inputs=changed),), sentence, gradients=False)

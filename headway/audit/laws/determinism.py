@@ -96,8 +96,8 @@ def in_between(context: SearchContext, case: Case) -> Comparison:
 
 def seeded_twice(context: SearchContext, case: Case) -> Comparison:
     text = case.reading(context.subject.adapter)
-    told = "in training, the same text and the same seed have two results"
-    return Comparison((text,), (text,), told, gradients=False)
+    sentence = "in training, the same text and the same seed have two results"
+    return Comparison((text,), (text,), sentence, gradients=False)
 
 
 def trained_and_used(used: AdaptedModel) -> Compare:
@@ -105,8 +105,8 @@ def trained_and_used(used: AdaptedModel) -> Compare:
 
     def compare(context: SearchContext, case: Case) -> Comparison:
         text = case.reading(context.subject.adapter)
-        told = "without dropout, results in training differ from those in use"
-        return Comparison((text,), (text,), told, other=used, gradients=False)
+        sentence = "without dropout, results in training differ from those in use"
+        return Comparison((text,), (text,), sentence, other=used, gradients=False)
 
     return compare
 

@@ -69,8 +69,8 @@ def _refused(context: SearchContext, kind: str) -> Finding | None:
     except ValueError as error:
         return Finding("empty", HOLDS, 1, 0.0, 0.0, why=f"{kind}: it refuses, saying “{error}”")
     except Exception as error:
-        told = f"{type(error).__name__} {SAYINGS[kind]}: {' '.join(str(error).split())[:200]}"
-        return Finding("empty", BROKEN, 1, inf, 0.0, why=told, example=Example(told, [], {"kind": kind}))
+        sentence = f"{type(error).__name__} {SAYINGS[kind]}: {' '.join(str(error).split())[:200]}"
+        return Finding("empty", BROKEN, 1, inf, 0.0, why=sentence, example=Example(sentence, [], {"kind": kind}))
     return None
 
 
@@ -110,8 +110,8 @@ def beside(kind: str) -> Compare:
             return None
         text = with_empty_rows(context, case, kind)
         alone = rows(case.reading(context.subject.adapter), [0])
-        told = f"a result changes {SAYINGS[kind]}"
-        return Comparison((alone,), (text,), told)
+        sentence = f"a result changes {SAYINGS[kind]}"
+        return Comparison((alone,), (text,), sentence)
 
     return compare
 

@@ -125,10 +125,10 @@ def export(context: SearchContext) -> Finding:
     found = combine(iter(each), "export")
     if found.broken or not found.trials:
         return found
-    told = [one.why if not one.trials else f"tried by {name}" for (name, _), one in zip(trips, each, strict=True)]
+    reasons = [one.why if not one.trials else f"tried by {name}" for (name, _), one in zip(trips, each, strict=True)]
     # A way that could not be gone does not hold, whatever the others do.
     status = found.status if all(one.trials for one in each) else NOT_APPLICABLE
-    return replace(found, status=status, why="; ".join(told))
+    return replace(found, status=status, why="; ".join(reasons))
 
 
 def _tried(context: SearchContext, trips: list[tuple[str, Trip]]) -> Iterator[Finding]:
@@ -177,8 +177,8 @@ def draw(context: SearchContext, rng: TrialRng) -> Case:
 def read_by(other: AdaptedModel, way: str) -> Compare:
     def compare(context: SearchContext, case: Case) -> Comparison:
         text = case.reading(context.subject.adapter)
-        told = f"results differ after {way}"
-        return Comparison((text,), (text,), told, other=other, gradients=False)
+        sentence = f"results differ after {way}"
+        return Comparison((text,), (text,), sentence, other=other, gradients=False)
 
     return compare
 

@@ -62,8 +62,8 @@ def masked_is_deleted(context: SearchContext, case: Case) -> Comparison | None:
     short = replace(whole, inputs=whole.inputs[:, real], labels=whole.labels[:, real], positions=places[:, real])
     # Gaps between positions and no mask: some libraries take that for several texts in one row.
     short = replace(short, keep=torch.ones_like(short.labels, dtype=torch.bool))
-    told = f"hiding {_named(case)} differs from leaving {'it' if len(case.changed) == 1 else 'them'} out"
-    return Comparison((short,), (_hidden(replace(whole, positions=places), gone, case),), told)
+    sentence = f"hiding {_named(case)} differs from leaving {'it' if len(case.changed) == 1 else 'them'} out"
+    return Comparison((short,), (_hidden(replace(whole, positions=places), gone, case),), sentence)
 
 
 def masked_is_ignored(context: SearchContext, case: Case) -> Comparison | None:
@@ -91,8 +91,8 @@ def masked_source_is_ignored(context: SearchContext, case: Case) -> Comparison |
     many = context.subject.adapter.source_vocabulary or context.subject.adapter.vocabulary
     other = torch.where(gone, (whole.source + 1 + case.seed % 5) % (many or 2), whole.source)
     over = Overwrite(marks < 0, LARGE) if case.content == "large" else None
-    told = f"results change with place {', '.join(map(str, places))} of the source, which is hidden"
-    return Comparison((one,), (replace(one, source=other, source_overwrite=over),), told)
+    sentence = f"results change with place {', '.join(map(str, places))} of the source, which is hidden"
+    return Comparison((one,), (replace(one, source=other, source_overwrite=over),), sentence)
 
 
 def _gone(case: Case) -> Tensor:
@@ -166,12 +166,12 @@ def encoder_reads_both_ways(context: SearchContext) -> Finding:
                     return Finding("masks", HOLDS, trial + 1)
     if not seen or comparison is None:
         return Finding("masks", NOT_APPLICABLE, why="no module gives a vector for each input of the source")
-    told = f"its encoder ought to read both ways, but {TOLD}"
+    sentence = f"its encoder ought to read both ways, but {TOLD}"
     found = value_deviations(context.subject, comparison)
     rows = token_rows(context.subject, comparison, found, float("inf"))
     return Finding(
         "masks", BROKEN, context.effort.trials, 0.0, context.noise.tolerance, _first_attention(context, "encoder"),
-        example=Example(told, rows, {}),
+        example=Example(sentence, rows, {}),
     )  # fmt: skip
 
 

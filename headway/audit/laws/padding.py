@@ -67,8 +67,8 @@ def compare(context: SearchContext, case: Case) -> Comparison | None:
     held = (
         "" if case.content == "tokens" else f", which hold{'s' if one else ''} {HELD.get(case.content, case.content)}"
     )
-    told = f"results change with padding ({sides or 'to one length'}){held}"
-    return Comparison(alone, (padded,), told, weights=poison and _small(subject))
+    sentence = f"results change with padding ({sides or 'to one length'}){held}"
+    return Comparison(alone, (padded,), sentence, weights=poison and _small(subject))
 
 
 def _small(subject: AdaptedModel) -> bool:

@@ -28,8 +28,8 @@ def positions(context: SearchContext) -> Finding:
 def _combined(found: list[Finding]) -> Finding:
     """The claim that is broken, else one that holds, else the first that nobody makes; `why` tells of all others."""
     order = sorted(found, key=lambda one: (one.status != BROKEN, one.status != HOLDS))
-    told = [one.example.sentence for one in order if one.example is not None and one.status == REFUTED]
-    return replace(order[0], trials=sum(one.trials for one in found), why=order[0].why or "; ".join(told))
+    sentences = [one.example.sentence for one in order if one.example is not None and one.status == REFUTED]
+    return replace(order[0], trials=sum(one.trials for one in found), why=order[0].why or "; ".join(sentences))
 
 
 def draw(context: SearchContext, rng: TrialRng) -> Case:
@@ -60,8 +60,8 @@ def shifted(context: SearchContext, case: Case) -> Comparison | None:
         return None
     whole = case.reading(context.subject.adapter)
     counted = torch.arange(case.length).expand(case.items, -1)
-    told = f"results change when all positions grow by {by}"
-    return Comparison((_at(whole, counted),), (_at(whole, counted + by),), told)
+    sentence = f"results change when all positions grow by {by}"
+    return Comparison((_at(whole, counted),), (_at(whole, counted + by),), sentence)
 
 
 def _at(whole: Reading, positions: torch.Tensor) -> Reading:

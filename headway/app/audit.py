@@ -33,12 +33,12 @@ def sentences() -> dict[str, str]:
     return {name: law.sentence for name, law in LAWS.items()}
 
 
-def page_of(report: Report) -> str:
+def report_page(report: Report) -> str:
     """The report as a page of its own."""
     return document(report, sentences())
 
 
-def keep(run: Path, found: Report) -> Path | None:
+def write_beside_run(run: Path, found: Report) -> Path | None:
     """Beside the run: audit.json, and the page of the run with it; None where it has nothing to show yet."""
     if not ((run / METRICS).is_file() and (run / CONFIG).is_file()):
         return None
@@ -46,12 +46,12 @@ def keep(run: Path, found: Report) -> Path | None:
     return write_report(run)
 
 
-def health_of(
-    found: OpenModel, adapter: Adapter | None, told: Mapping[str, Any], *, data: str | None, seed: int
+def diagnose_target(
+    found: OpenModel, adapter: Adapter | None, overrides: Mapping[str, Any], *, data: str | None, seed: int
 ) -> Health:
     """The state of a model's attention on a text, or on random inputs."""
     with restoring(found.model):
-        subject = AdaptedModel(found.model, guess_adapter(found.model, adapter, told), found.name)
+        subject = AdaptedModel(found.model, guess_adapter(found.model, adapter, overrides), found.name)
         a = subject.adapter
         given = draw_reading(a, seed=seed, length=fit_length(a, LENGTH), items=ITEMS, source=LENGTH // 2)
         given = subject.prepare(given if data is None else replace(given, **_text(found, subject, data)))
