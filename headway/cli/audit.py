@@ -154,13 +154,18 @@ def _colours() -> bool:
 
 
 def _health(
-    found: "OpenModel", adapter: "Adapter | None", overrides: dict[str, Any], *, data: str | None, seed: int, json: bool,
+    found: "OpenModel",
+    adapter: "Adapter | None",
+    overrides: dict[str, Any],
+    *,
+    json: bool,
     html: str | None,
-) -> int:  # fmt: skip
+    **how: Any,
+) -> int:
     from headway.app.audit import diagnose_target, health_page
     from headway.audit.health.show import lines
 
-    health = diagnose_target(found, adapter, overrides, data=data, seed=seed)
+    health = diagnose_target(found, adapter, overrides, **how)
     if html is not None:
         _write(Path(html), health_page(found.name, health))
     print(json_format.dumps(health.as_json(), indent=2) if json else "\n".join(lines(health)))
