@@ -128,9 +128,10 @@ class AdaptedModel:
             call(self.module, self.adapter, reading)
         return bool(seen) and seen[0].shape[:2] == reading.inputs.shape
 
-    def copy_probes(self, other: "AdaptedModel") -> None:
-        """Take over what is known of another copy of the same model, in place of finding it out by readings."""
+    def with_probes_of(self, other: "AdaptedModel") -> "AdaptedModel":
+        """The same, with what is known of another copy of the model: finding it out again takes three readings."""
         self.__dict__.update(per_position=other.per_position, _has=other._has)
+        return self
 
     def prepare(self, reading: Reading) -> Reading:
         """On the model's device, and vectors and images in its own numbers."""
@@ -141,10 +142,12 @@ class AdaptedModel:
         }
         return replace(reading, **moved)
 
-    def copy(self, dtype: torch.dtype | None = None) -> "AdaptedModel":
-        """The same with weights of its own, in other numbers; a ValueError where it cannot be copied."""
+    def copy(self, dtype: torch.dtype | None = None, *, share_weights: bool = False) -> "AdaptedModel":
+        """The same in other numbers, with weights of its own, or with the same weights in memory and all else that
+        reading may change (buffers, counters) of its own; a ValueError where it cannot be copied."""
+        shared = {id(one): one for one in self.module.parameters()} if share_weights else {}
         try:
-            module = copy.deepcopy(self.module)
+            module = copy.deepcopy(self.module, shared)
             return replace(self, module=module if dtype is None else module.to(dtype))
         except Exception as error:
             raise ValueError(f"the model cannot be copied: {type(error).__name__}: {error}") from error

@@ -17,7 +17,6 @@ from headway.audit.laws.variants import (
     combine,
     rounding,
     seeded,
-    sharing_weights,
     variant_context,
     with_context_manager,
 )
@@ -49,10 +48,10 @@ def _asked(context: SearchContext) -> Iterator[Finding]:
     model = context.subject if coarse else context.original
     exact = Noise(epsilon, epsilon, 0.0, epsilon)
     for compare in (twice, in_between):
-        yield _searched(variant_context(context, sharing_weights(model), exact), compare, trials)
-    trained = in_training(sharing_weights(model), context, silent=False)
+        yield _searched(variant_context(context, model.copy(share_weights=True), exact), compare, trials)
+    trained = in_training(model.copy(share_weights=True), context, silent=False)
     yield _searched(variant_context(context, trained, exact), seeded_twice, trials)
-    quiet = sharing_weights(model)
+    quiet = model.copy(share_weights=True)
     remove_dropout(quiet.module)
     trained, compare = in_training(quiet, context, silent=True), trained_and_used(in_use(quiet, context))
     yield _finding_of(

@@ -32,7 +32,6 @@ from headway.audit.laws.drift import (
     threshold_inside,
     watch_calls,
 )
-from headway.audit.laws.variants import with_probes_of
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.localise import Key
@@ -89,7 +88,7 @@ def _exact(subject: AdaptedModel, text: Reading) -> ModuleCalls:
 def _run(context: SearchContext, kind: torch.dtype, text: Reading) -> ModuleCalls:
     original = context.original
     subject = original if original.dtype == kind else original.copy(kind)
-    return watch_calls(with_probes_of(subject, context.subject), text)
+    return watch_calls(subject.with_probes_of(context.subject), text)
 
 
 def _judged(

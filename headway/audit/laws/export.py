@@ -1,6 +1,5 @@
 """Saving and loading give the same function, and what was one tensor stays one."""
 
-import copy
 import io
 import re
 import shutil
@@ -16,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from headway.adapt.model import AdaptedModel
-from headway.audit.laws.variants import combine, rounding, seeded, variant_context, with_probes_of
+from headway.audit.laws.variants import combine, rounding, seeded, variant_context
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, Example, Finding
 from headway.audit.search.case import Case
 from headway.audit.search.compare import Comparison
@@ -63,7 +62,7 @@ def _quiet() -> Iterator[None]:
 
 def _by_state(subject: AdaptedModel, folder: Path) -> nn.Module:
     state = _written(subject.module.state_dict(), folder)
-    fresh = subject.adapter.rebuild() if subject.adapter.rebuild is not None else _emptied(subject.module)
+    fresh = subject.adapter.rebuild() if subject.adapter.rebuild is not None else _emptied(subject)
     fresh = fresh.to(subject.dtype)
     fresh.load_state_dict(state)
     return fresh
@@ -79,13 +78,10 @@ def _written(state: dict[str, Any], folder: Path) -> dict[str, Any]:
         return torch.load(folder / "state.pt", weights_only=True)
 
 
-def _emptied(module: nn.Module) -> nn.Module:
+def _emptied(subject: AdaptedModel) -> nn.Module:
     """A copy that has forgotten all that a state holds; what no state holds stays."""
-    try:
-        found = copy.deepcopy(module)
-    except Exception as error:
-        raise ValueError(f"the model cannot be copied: {type(error).__name__}: {error}") from error
-    held = set(module.state_dict())
+    found = subject.copy().module
+    held = set(subject.module.state_dict())
     with torch.no_grad():
         for name, one in [*found.named_parameters(), *found.named_buffers()]:
             if name in held or isinstance(one, nn.Parameter):
@@ -134,7 +130,7 @@ def export(context: SearchContext) -> Finding:
 def _tried(context: SearchContext, trips: list[tuple[str, Trip]]) -> Iterator[Finding]:
     for name, trip in trips:
         try:
-            other = with_probes_of(after_trip(context.original, trip), context.subject)
+            other = after_trip(context.original, trip).with_probes_of(context.subject)
         except ValueError as error:  # a library's own "this cannot be": a layout without room for it
             yield Finding("export", NOT_APPLICABLE, why=f"{name}: {error}")
         except Exception as error:
@@ -154,11 +150,11 @@ def _failed(way: str, error: Exception) -> Finding:
 
 def _compared(context: SearchContext, way: str, other: AdaptedModel) -> Finding:
     """The same results; and where they are, the same tensors shared by the same names."""
-    model = with_probes_of(context.original, context.subject)
+    model = context.original.with_probes_of(context.subject)
     trials = max(1, context.effort.trials // 4)
     if torch.finfo(model.dtype).eps > COARSE:  # where rounding could hide a difference, float64 shows it
         model, other = context.subject, replace(other, module=other.module.to(context.subject.dtype))
-        other = with_probes_of(other, context.subject)
+        other = other.with_probes_of(context.subject)
     variant = variant_context(context, model, rounding(context, model.dtype))
     found = search(variant, "export", draw, read_by(other, way), trials=trials)
     changed, untied = differing(model.module, other.module), lost_ties(model.module, other.module)

@@ -20,7 +20,6 @@ from headway.adapt.adapter import Overwrite, Reading
 from headway.adapt.call import call, select_output
 from headway.adapt.inputs import fit_length
 from headway.adapt.model import AdaptedModel, embedding_changes
-from headway.audit.laws.variants import with_probes_of
 from headway.audit.report import BROKEN, HOLDS, Example, Finding, Strip
 from headway.audit.search.case import Case
 from headway.audit.search.compare import Comparison, Deviations, upstream
@@ -172,7 +171,7 @@ class Scale(Overwrite):
 
 def finite(context: SearchContext) -> Finding:
     """Each extreme in turn; what is found is tried with the shortest text too."""
-    model = with_probes_of(context.original, context.subject)
+    model = context.original.with_probes_of(context.subject)
     usual, tried = modules_with_infinities(trace_calls(model, _text(model, 4, context))), 0
     for name in SAYINGS:
         if model.missing("vectors") is not None and size_of(model, name) is not None:

@@ -1,6 +1,5 @@
 """A model in another state, for laws that compare it with itself: in training, without dropout, in its own numbers."""
 
-import copy
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +15,7 @@ from headway.adapt.adapter import Reading
 from headway.adapt.call import call
 from headway.adapt.model import AdaptedModel
 from headway.audit.report import NOT_APPLICABLE, Finding
-from headway.audit.search.noise import MARGIN, Noise
+from headway.audit.search.noise import Noise
 from headway.audit.search.search_context import SearchContext
 
 Around = Callable[[nn.Module], AbstractContextManager[Any]]
@@ -25,7 +24,7 @@ TAKES = ("keep", "positions", "segments", "source")
 
 def variant_context(context: SearchContext, subject: AdaptedModel, noise: Noise) -> SearchContext:
     """A context for a variant of the model, which answers for itself: less is excused."""
-    return context.for_variant(with_probes_of(subject, context.subject), noise, chance=False)
+    return context.for_variant(subject.with_probes_of(context.subject), noise, chance=False)
 
 
 def rounding(context: SearchContext, dtype: torch.dtype | None = None) -> Noise:
@@ -40,26 +39,6 @@ def rounding(context: SearchContext, dtype: torch.dtype | None = None) -> Noise:
     return Noise(values, gradients, 0.0, epsilon)
 
 
-def tolerance(context: SearchContext, dtype: torch.dtype | None = None) -> float:
-    """The largest deviation that rounding alone explains."""
-    return MARGIN * rounding(context, dtype).values
-
-
-def with_probes_of(subject: AdaptedModel, known: AdaptedModel) -> AdaptedModel:
-    """The same, without asking it again what is known of another in its place: asking takes three readings."""
-    subject.copy_probes(known)
-    return subject
-
-
-def sharing_weights(subject: AdaptedModel) -> AdaptedModel:
-    """A copy with the same weights in memory: all else that reading may change (buffers, counters) is its own."""
-    memo = {id(one): one for one in subject.module.parameters()}
-    try:
-        return replace(subject, module=copy.deepcopy(subject.module, memo))
-    except Exception as error:
-        raise ValueError(f"the model cannot be copied: {type(error).__name__}: {error}") from error
-
-
 def with_context_manager(subject: AdaptedModel, around: Around, known: AdaptedModel) -> AdaptedModel:
     """The same, with something around each of its calls; `known` can do what it can."""
     plain = subject.adapter
@@ -69,7 +48,7 @@ def with_context_manager(subject: AdaptedModel, around: Around, known: AdaptedMo
             return call(module, plain, reading)
 
     takes = frozenset(one for one in TAKES if known.missing(one) is None)
-    return with_probes_of(replace(subject, adapter=replace(plain, call=read, takes=takes)), known)
+    return replace(subject, adapter=replace(plain, call=read, takes=takes)).with_probes_of(known)
 
 
 @contextmanager
