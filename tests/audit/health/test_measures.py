@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.audit.health import Head, Health, diagnose
-from headway.audit.health import seen as seen_module
+from headway.audit.health import Head, Health, diagnose, measure
 from headway.audit.health.depth import blocks
 from tests.audit.health.patients import HEADS, WAYS, Plain, attention_of, decoder, gpt2, tokens, vectors
 
@@ -167,7 +166,7 @@ def test_nothing_changes(ours: bool) -> None:
 def test_a_large_attention_is_looked_at_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = Plain(), vectors(length=97)
     whole = diagnose(model, lambda: model(x))
-    monkeypatch.setattr(seen_module, "SCORES", 2 * HEADS * 97 * 97 // 3)
+    monkeypatch.setattr(measure, "SCORES", 2 * HEADS * 97 * 97 // 3)
     part = diagnose(model, lambda: model(x))
     assert any("even distances" in note for note in part.notes) and not any("even" in note for note in whole.notes)
     assert part.heads[0].variance == pytest.approx(whole.heads[0].variance, rel=0.2)
