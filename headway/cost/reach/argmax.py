@@ -136,8 +136,8 @@ def bound_of(config: Frozen, length: int, source: int) -> int | None:
     """The bound of a configured model; None where heads do not choose positions (channels, recurrent networks)."""
     if isinstance(config, SentenceConfig):
         return bound_of(config.encoder, length, source)
-    if len(stacks := stacks_of(config)) == 1:
-        return _stack_bound(*stacks.values(), length)
+    if len(stacks := list(stacks_of(config).values())) == 1:
+        return _stack_bound(stacks[0], length)
     if isinstance(config, Seq2SeqConfig):
         return _joint_bound(config, length, source)
     if isinstance(config, DaViTConfig | RecurrentConfig):

@@ -134,8 +134,8 @@ def layers_of(config: Frozen, texts: Texts) -> list[LayerSets]:
         return layers_of(config.encoder, texts)
     if isinstance(config, VisionConfig):
         return _patches(config, texts.mask)
-    if len(stacks := stacks_of(config)) == 1:
-        return _stack("stack", *stacks.values(), texts)
+    if len(stacks := list(stacks_of(config).values())) == 1:
+        return _stack("stack", stacks[0], texts)
     if texts.mask is not None:
         raise ValueError(
             f"a mask of one's own is for models of one text, or of patches, not for {config.kind_or_name()}"
