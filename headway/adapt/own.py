@@ -174,7 +174,15 @@ def _vision(config: Any) -> Adapter:
     return Adapter(inputs="images", image=(config.channels, *sides(config.image)), rebuild=_rebuild(config))
 
 
+def _module(config: Any) -> Adapter:
+    """A module of the user's own inside a language model, which reads rows without their padding."""
+    return Adapter(
+        vocabulary=config.vocabulary, longest=config.length, causal=True, call=_read, takes=frozenset({"keep"}),
+        rebuild=_rebuild(config),
+    )  # fmt: skip
+
+
 MAKERS: dict[str, Callable[[Any], Adapter]] = {
     "language": _language, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq, "recurrent": _recurrent,
-    "vision": _vision, "davit": _vision, "vectors": _vectors,
+    "vision": _vision, "davit": _vision, "vectors": _vectors, "module": _module,
 }  # fmt: skip

@@ -17,6 +17,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.hub.target import Directory, Preset
 from headway.hub.target import resolve as resolve_target
 from headway.models.model import Model
+from headway.models.own_module import wrap
 
 
 def train(
@@ -86,7 +87,13 @@ def _model(given: Any) -> tuple[dict[str, Any], Model | None]:
         if isinstance(target, Directory):
             return {"model": {"start": str(target.path)}, **_usual(target.config)}, None
         made = target.made()
-        return _model(made[0] if isinstance(made, tuple) else made)
+        made = made[0] if isinstance(made, tuple) else made
+        if isinstance(made, nn.Module) and not isinstance(made, Model):
+            return {
+                "model": {"start": target.name},
+                **_usual(wrap(made, target.name, length=1).config, sizes=False),
+            }, None
+        return _model(made)
     if isinstance(given, Model):
         return _usual(given.config), given
     if isinstance(given, Frozen) and given.kind_or_name() in CONFIGS:

@@ -21,8 +21,9 @@ from headway.audit.search.search_context import FULL, QUICK, SearchContext
 from headway.config import Frozen
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import OpenModel, make_model, open_model
-from headway.hub.target import Function
+from headway.hub.target import Function, resolve
 from headway.models import build, parameters
+from headway.models.own_module import OwnModule
 
 Say = Callable[[str], None]
 GIVES = "a module, a configuration of ours, or a module and its Adapter or its tokenizer is expected"
@@ -88,11 +89,17 @@ def open_subject(
     found = open_model(text, dtype=dtype, seed=seed)
     if not isinstance(found.beside, Adapter | Tokenizer | None):
         raise ValueError(f"{found.name} gives a {type(found.beside).__name__} beside its model: {GIVES}")
+    function, known = found.target, overrides
+    if isinstance(found.model, OwnModule):  # the module itself is audited, not what keeps padding away from it
+        config = found.model.config
+        function = resolve(config.function)
+        known = {"inputs": "tokens", "vocabulary": config.vocabulary, "longest": config.length, **overrides}
+        found = replace(found, model=found.model.module)
     adapter = found.beside if isinstance(found.beside, Adapter) else own_adapter(found.model)
-    if isinstance(found.target, Function):
-        adapter = guess_adapter(found.model, None, overrides) if adapter is None else adapter
+    if isinstance(function, Function):
+        adapter = guess_adapter(found.model, None, known) if adapter is None else adapter
         if adapter.rebuild is None:
-            adapter = replace(adapter, rebuild=partial(_made_again, found.target, seed + 1, found.model))
+            adapter = replace(adapter, rebuild=partial(_made_again, function, seed + 1, found.model))
     if adapter is None:
         return found, None
     words = adapter.words if found.tokenizer is None else token_texts(found.tokenizer)

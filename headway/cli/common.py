@@ -4,6 +4,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.hub.load import Loaded
 
 
 def say(line: str, end: str = "\n") -> None:
@@ -49,12 +53,37 @@ def readable(file: Path) -> None:
         file.open("rb").close()
 
 
-def model_directory(directory: str, beam: int | None, check: Callable[[str, str], None]) -> Path:
+def load_model(name: str, dtype: str | None, beam: int | None, check: Callable[[str, str], None]) -> "Loaded":
+    """A model for text: a run, a directory, or what a function makes with its tokenizer; `check` gets name and kind."""
+    from headway.hub import load, target
+
+    found = target.resolve(name)
+    if isinstance(found, target.Function):
+        return _made_model(found, dtype, check)
+    return load(model_directory(target.directory(name), beam, check), dtype=dtype)
+
+
+def _made_model(found: Any, dtype: str | None, check: Callable[[str, str], None]) -> "Loaded":
+    from headway.hub import load
+    from headway.models.model import Model
+    from headway.models.own_module import wrap
+
+    loaded = load(found.name, dtype=dtype)
+    if not isinstance(loaded.model, Model):
+        loaded = loaded._replace(model=wrap(loaded.model, found.name))
+    loaded.model.eval()
+    check(found.name, loaded.model.config.kind)
+    if loaded.tokenizer is None:
+        raise ValueError(
+            f"{found.name} gives no tokenizer: let it return a module and a headway tokenizer, or name a run"
+        )
+    return loaded
+
+
+def model_directory(found: Any, beam: int | None, check: Callable[[str, str], None]) -> Path:
     """A model's directory, after what can be refused without its weights: `check` gets its path and kind."""
     from headway.data.tokenizer import Tokenizer
-    from headway.hub import target
 
-    found = target.directory(directory)
     path, config = found.path, found.config
     check(str(path), config.kind)
     if Tokenizer.read(path) is None:

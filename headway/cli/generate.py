@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import at_least_one, model_directory, say, stdin_text, utf8
+from headway.cli.common import at_least_one, load_model, say, stdin_text, utf8
 
 
 @Parameter(name="*")
@@ -65,7 +65,8 @@ def generate(
     Parameters
     ----------
     directory
-        The model: a run, or a directory with config.json, model.safetensors and tokenizer.json.
+        The model: a run, a directory with config.json, model.safetensors and tokenizer.json, or package.module:function
+        that makes a module and its tokenizer.
     prompt
         Text to go on from; may be given several times. Without it, or for `-`, all of stdin less its last line break.
     beam
@@ -156,10 +157,9 @@ def _results(
     json: bool,
 ) -> list:
     from headway.decoding import Request
-    from headway.hub import load
 
     requests = [Request(prompt=text, **asdict(choosing)) for text in prompts]
-    model, tokenizer, receipt = load(model_directory(directory, beam, _generates), dtype=dtype)
+    model, tokenizer, receipt = load_model(directory, dtype, beam, _generates)
     say(str(receipt))
     options = {"tokenizer": tokenizer, "past_length": past_length}
     if beam is None:

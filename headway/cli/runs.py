@@ -95,9 +95,9 @@ def _compared(found: "Sequence[Run]", names: "Sequence[str]") -> "list[Table]":
 
 def _draw(console: Any, found: "Sequence[Run]") -> None:
     """The comparison in a terminal: the curves, each with its letter, above the tables."""
-    from headway.app.plot import letter, plot
     from headway.app.runs import curves
     from headway.render.table import print_tables
+    from headway.render.terminal_plot import letter, plot
 
     title, series = curves(found)
     console.print(title, style="bold", highlight=False, markup=False)

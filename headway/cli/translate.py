@@ -66,9 +66,9 @@ def translate(
     utf8(prefix, "--prefix")
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.translate import Translator, check_kind, checked_lines
-    from headway.hub import load
+    from headway.hub import load, target
 
-    path, cuts = model_directory(directory, beam, check_kind), Cuts()
+    path, cuts = model_directory(target.directory(directory), beam, check_kind), Cuts()
     lines = checked_lines(file)
     loaded = load(path, dtype=dtype)
     translator = Translator.of(

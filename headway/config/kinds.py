@@ -2,7 +2,7 @@
 
 >>> read_model('{"kind": "sentense"}')
 Traceback (most recent call last):
-ValueError: there is no model of kind 'sentense' (did you mean sentence?); there are language, masked, sentence, seq2seq, vision, davit, recurrent, vectors
+ValueError: there is no model of kind 'sentense' (did you mean sentence?); there are language, masked, sentence, seq2seq, vision, davit, recurrent, vectors, module
 """  # noqa: E501 a doctest's line is as long as the sentence
 
 import json
@@ -25,6 +25,7 @@ CONFIGS = {
     "davit": "headway.config.vision:DaViTConfig",
     "recurrent": "headway.config.text:RecurrentConfig",
     "vectors": "headway.config.layers:VectorsConfig",
+    "module": "headway.config.text:ModuleConfig",
 }
 
 
@@ -53,7 +54,7 @@ def kinds_where(test: Callable[[type[ModelConfig]], bool]) -> tuple[str, ...]:
     """The kinds of models of which something is true.
 
     >>> kinds_where(lambda config: config.writes)
-    ('language', 'seq2seq', 'recurrent')
+    ('language', 'seq2seq', 'recurrent', 'module')
     """
     return tuple(kind for kind in CONFIGS if test(config_class(kind)))
 

@@ -1,10 +1,11 @@
-"""Models of text: language models, BERT, sentence encoders, encoder-decoders, Bahdanau's recurrent model."""
+"""Models of text: language models (also modules of the user's own), BERT, sentence encoders, encoder-decoders."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from headway.config.base import Frozen, ModelConfig, Size, forget_derived
+from headway.config.importing import split_name
 from headway.config.layers import StackConfig
 
 
@@ -44,6 +45,33 @@ class LanguageConfig(ModelConfig):
         if self.stack.block.cross is not None:
             raise ValueError("a language model reads no source: cross-attention belongs to an encoder-decoder")
         return self
+
+
+class ModuleConfig(ModelConfig):
+    """A module of the user's own: tokens in, logits out. `function` is package.module:function, which makes it.
+
+    >>> ModuleConfig(function="my_model:build", vocabulary=65, length=128).writes
+    True
+    """
+
+    module = "headway.models.own_module:OwnModule"
+    writes = True
+    tasks = ("language",)
+    measures = ("language",)
+
+    kind: Literal["module"] = "module"
+    family: Literal["headway"] = "headway"
+    function: str
+    vocabulary: Size
+    length: Size  # tokens that it reads at most
+    special: Special = Special()
+
+    @field_validator("function")
+    @classmethod
+    def _named(cls, given: str) -> str:
+        if split_name(given) is None:
+            raise ValueError(f"a module of your own is named package.module:function, not {given!r}")
+        return given
 
 
 # What the numbers of a classifier mean: one class of several (softmax), several at once (sigmoid), or plain values.

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headway.config import Extent, Frozen
+from headway.config.text import ModuleConfig
 from headway.cost.input_lengths import (
     RECURRENT,
     PriceRequest,
@@ -37,6 +38,7 @@ from headway.cost.trace import Bytes, Trace, inputs_for, merged, trace
 from headway.cost.trace.call import tensors_in
 from headway.hub.target import Function, made_by, resolve
 from headway.models import on_meta
+from headway.models.own_module import OwnModule
 from headway.ops.mask import Mask
 from headway.sizes import Cost
 
@@ -254,7 +256,8 @@ def found_in(target: Any) -> Any:
 def _resolved(text: str) -> Any:
     target = resolve(text)
     if not isinstance(target, Function):
-        return target.config
+        config = target.config
+        return _resolved(config.function) if isinstance(config, ModuleConfig) else config  # traced, as any module
     made = made_by(target)
     if not isinstance(made, Frozen | nn.Module):
         raise ValueError(f"{target.name} gives a {type(made).__name__}: a model or its configuration is expected")
@@ -263,6 +266,8 @@ def _resolved(text: str) -> Any:
 
 def _inside(model: nn.Module) -> Any:
     """The configuration of a model of ours; anybody else's model is traced."""
+    if isinstance(model, OwnModule):
+        return model.module
     config = getattr(model, "config", None)
     return config if isinstance(config, Frozen) else model
 

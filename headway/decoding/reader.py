@@ -126,7 +126,7 @@ class Reader:
     def _read(self, prompts: Sequence[tuple[int, ...]], capacity: int) -> tuple[Session, Float[Tensor, "B V"]]:
         device = next(self.model.parameters()).device
         tokens, keep = padded(prompts, left=self.pad == "left", device=device)
-        if self.kind == "language":
+        if not self.reads_source:
             session = self.model.session(capacity=capacity, cache=self.cache)
             return session, session.read(tokens, keep)
         options = {} if self.kind == "recurrent" else {"capacity": capacity, "cache": self.cache}
@@ -134,7 +134,7 @@ class Reader:
         return session, session.read(torch.tensor([[self.special.start]] * len(prompts), device=device))
 
     def _slides(self) -> bool:
-        if self.kind == "language":
+        if not self.reads_source:
             return self.model.session().room is None
         return self.kind == "recurrent"
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -78,12 +78,15 @@ def check_cover(entries: list[Entry], shapes: Mapping[str, torch.Size]) -> None:
     assert sorted(covered) == sorted(shapes), set(covered) ^ set(shapes)
 
 
-def check_header(entry: Entry, store: Store, names: dict[str, str], shapes: Mapping[str, torch.Size]) -> None:
+def check_header(
+    entry: Entry, store: Store, names: dict[str, str], shapes: Mapping[str, torch.Size], counts: Collection[str] = ()
+) -> None:
+    """Refuse a tensor of another shape, and one that is no floating-point number unless the model counts in it."""
     header, name = store.headers[names[entry.theirs]], names[entry.theirs]
     expected = entry.shape([shapes[ours] for ours in entry.names])
     if header.shape != expected:
         raise ValueError(f"{store.directory}: {name!r} has shape {header.shape}, and config.json makes it {expected}")
-    if header.dtype not in FLOATS:
+    if header.dtype not in FLOATS and not set(entry.names) & set(counts):
         raise ValueError(
             f"{store.directory}: {name!r} is stored as {header.dtype}; headway reads floating-point weights"
         )

@@ -55,7 +55,7 @@ class Entry:
 
     def shape(self, ours: Sequence[torch.Size]) -> tuple[int, ...]:
         """The shape of theirs, from those of ours."""
-        whole = (sum(shape[0] for shape in ours), *ours[0][1:])
+        whole = (sum(shape[0] for shape in ours), *ours[0][1:]) if len(ours) > 1 else tuple(ours[0])
         return whole[::-1] if self.turned else whole
 
     def forwards(self, theirs: Tensor, rows: Sequence[int]) -> list[Tensor]:

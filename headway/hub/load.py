@@ -202,10 +202,11 @@ def fill(
     table, hasher = family.table(config), Hasher()
     unused = account(family, table, store, names)
     shapes = {name: part.shape for name, part in parts_of(model).items()}
+    counts = {name for name, part in parts_of(model).items() if not part.is_floating_point()}  # of a batch norm, say
     entries = [row for row in table if isinstance(row, Entry)]
     check_cover(entries, shapes)
     for entry in entries:
-        check_header(entry, store, names, shapes)
+        check_header(entry, store, names, shapes, counts)
     model = with_room(model, dtype)
     parts = parts_of(model)
     for entry in entries:
@@ -231,7 +232,7 @@ def _name_of(family: Family, config: Any) -> str:
 @torch.no_grad()
 def _take(parts: Mapping[str, Tensor], entry: Entry, theirs: Tensor, hasher: Hasher) -> None:
     """One tensor of theirs into our model: the only copy that is made."""
-    rows = [len(parts[name]) for name in entry.names]
+    rows = [len(parts[name]) if parts[name].ndim else 1 for name in entry.names]  # a buffer may be a single number
     for name, part in zip(entry.names, entry.forwards(theirs, rows), strict=True):
         hasher.add(name, part)
         parts[name].copy_(part)

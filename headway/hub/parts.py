@@ -22,9 +22,10 @@ RENAMED = {"encoder.bias.weight": "source_bias.weight", "decoder.bias.weight": "
 
 
 def parts_of(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once, by the names of files; parts of one are views of it, without gradients."""
-    names = part_names(model)
-    return {
+    """Every parameter once, and every buffer that is saved, by the names of files; parts of one are views of it."""
+    names, saved = part_names(model), model.state_dict(keep_vars=True)
+    buffers = {name: buffer.detach() for name, buffer in model.named_buffers() if name in saved}
+    return buffers | {
         part: rows
         for name, parameter in model.named_parameters()
         for part, rows in split(parameter.detach(), names[name]).items()

@@ -27,6 +27,7 @@ from headway.hub.family import family_of
 from headway.hub.sentence_modules import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
 from headway.hub.store import INDEX, WEIGHTS, Store, read_config
 from headway.models import on_meta
+from headway.models.own_module import call_function
 from headway.presets import names, preset, spelled
 
 _PRESET = "preset:"
@@ -107,19 +108,7 @@ class Function:
 
     def made(self, seed: int | None = None) -> Any:
         """What it makes; a call that fails is told in one sentence. With a seed torch's draws begin there."""
-        try:
-            if seed is None:
-                return self.call()
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                return self.call()
-        except ValueError:
-            raise
-        except (Exception, SystemExit) as error:
-            said = (str(error).strip().splitlines() or [""])[0]
-            raise ValueError(
-                f"{self.name}, called without arguments, failed: {type(error).__name__}: {said}"
-            ) from error
+        return call_function(self.name, self.call, seed)
 
 
 Target = Preset | Directory | Function

@@ -14,7 +14,9 @@ from torch import nn
 from headway.config import Frozen
 from headway.config.base import ModelConfig
 from headway.config.kinds import CONFIGS
+from headway.config.text import ModuleConfig
 from headway.models.model import Model
+from headway.models.own_module import draw
 from headway.nn.block import Stack
 from headway.nn.init import initialise
 from headway.presets import preset
@@ -92,6 +94,8 @@ def build(
         )
     config = preset(target) if isinstance(target, str) else target
     config = resize(config, **options) if options else config
+    if isinstance(config, ModuleConfig):
+        return draw(config, seed=seed, dtype=dtype)
     model = with_room(on_meta(config), dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -21,6 +21,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.models.davit import DaViT
 from headway.models.encoder import Masked
 from headway.models.language import Language
+from headway.models.own_module import OwnModule
 from headway.models.recurrent import Recurrent
 from headway.models.sentence import SentenceEncoder
 from headway.models.seq2seq import Seq2Seq
@@ -79,7 +80,7 @@ def unused_heads(model: Masked, like: Tensor) -> Float[Tensor, ""]:
     return torch.stack(parts).sum() if parts else like.new_zeros(())
 
 
-def language(model: Language, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+def language(model: Language | OwnModule, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """Windows of a text; with `lengths`, documents one after the other in one row, each of which sees itself alone."""
     tokens, lengths = inputs["tokens"], inputs.get("lengths")
     if lengths is None:

@@ -55,3 +55,16 @@ def test_a_pattern_of_blocks_is_read_back(tmp_path: Path) -> None:
     other = hw.load(tmp_path / "m").model
     assert other.config == config
     torch.testing.assert_close(other(tokens), model(tokens), rtol=0, atol=0)
+
+
+def test_running_statistics_of_a_batch_norm_come_back(tmp_path: Path) -> None:
+    """They are buffers, and part of the model all the same."""
+    model = hw.build("gpt2", layers=1, width=10, heads=2, vocabulary=11, length=7, norm="batch").train()
+    tokens = torch.randint(0, 11, (3, 5), generator=torch.Generator().manual_seed(0))
+    model(tokens)
+    model.eval()
+    hw.save(model, tmp_path / "model")
+    again = hw.load(tmp_path / "model").model
+    mean = dict(again.named_buffers())["stack.norm.mean"]
+    assert torch.equal(mean, dict(model.named_buffers())["stack.norm.mean"]) and bool(mean.abs().sum() > 0)
+    torch.testing.assert_close(again(tokens), model(tokens), rtol=0, atol=0)

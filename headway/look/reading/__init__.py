@@ -10,6 +10,7 @@ from headway.look.reading.images import davit, vision
 from headway.look.reading.sample import AttentionPlace, ModelInputs, ModelSample
 from headway.look.reading.texts import language, masked, pair, read_vectors, sentence
 from headway.look.reading.tokens import Vocabulary, numbers, vocabulary_of
+from headway.models.own_module import OwnModule
 
 __all__ = ["AttentionPlace", "ModelInputs", "ModelSample", "Vocabulary", "numbers", "own_kind", "read", "vocabulary_of"]
 
@@ -33,6 +34,7 @@ def own_kind(model: nn.Module) -> str | None:
 
 def read(model: nn.Module, given: ModelInputs, *, tokenizer: Any = None, title: str | None = None) -> ModelSample:
     """What is needed to look at the model on what was given; a mistake is a ValueError in one sentence."""
+    model = model.module if isinstance(model, OwnModule) else model
     kind, title = own_kind(model), title or type(model).__name__
     if kind is None:
         return read_foreign(model, given, tokenizer, title)

@@ -19,22 +19,35 @@ from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal, train_tokenizer
 from headway.hub import load
 from headway.hub.load import Loaded
-from headway.hub.target import directory
+from headway.hub.target import Function, directory, resolve
 from headway.models import build
+from headway.models.model import Model
+from headway.models.own_module import OwnModule, wrap
 
 Say = Callable[[str], None]
 
 
 def start_of(config: TrainConfig) -> Loaded | None:
-    """The model to start from, where one is named: a directory, or a run with its `model` folder."""
+    """The model to start from, where one is named: a directory, a run, or what package.module:function makes."""
     if config.model.start is None:
         return None
-    found = load(directory(config.model.start).path, dtype="float32")
+    if isinstance(target := resolve(config.model.start), Function):
+        found = _made(target, config)
+    else:
+        found = load(directory(config.model.start).path, dtype="float32")
     kind, where = found.model.config.kind, config.model.start
     if config.task not in found.model.config.tasks:
         wanted = " or ".join(kinds_where(lambda one: config.task in one.tasks))
         raise ValueError(f"the task {config.task} starts from a {wanted} model, and {where} holds a {kind} model")
     return found
+
+
+def _made(target: Function, config: TrainConfig) -> Loaded:
+    """A model of ours, or any module that reads tokens and gives logits."""
+    found = load(target.name, dtype="float32", seed=config.seed)
+    if isinstance(found.model, Model):
+        return found
+    return found._replace(model=wrap(found.model, target.name, length=config.length))
 
 
 def encoder_of(start: Loaded | None) -> Loaded | None:
@@ -53,7 +66,7 @@ def tokenizer_of(
         assert found is not None
         return literal(found)
     # A model of one's own that came without a tokenizer has one learnt for it.
-    own = start is not None and start.tokenizer is None and Path(str(config.model.start)) == place.start
+    own = start is not None and start.tokenizer is None and _is_own(config, place)
     if start is not None and config.tokenizer.path is None and not own:
         if start.tokenizer is None:
             raise ValueError(f"{config.model.start} has no tokenizer: name one with tokenizer.path")
@@ -66,6 +79,11 @@ def tokenizer_of(
         raise ValueError(f"the tokenizer has {found.size} tokens, and {config.model.start} knows {known}")
     save_whole(found, place.tokenizer)
     return literal(found)
+
+
+def _is_own(config: TrainConfig, place: RunFiles) -> bool:
+    start = str(config.model.start)
+    return Path(start) == place.start or isinstance(resolve(start), Function)
 
 
 def _vocabulary(config: Any) -> int:
@@ -91,7 +109,9 @@ def special_tokens(tokenizer: Tokenizer) -> Special:
 def model_of(config: TrainConfig, wanted: Frozen, start: Loaded | None, say: Say) -> Any:
     """A fresh model, or one with the weights of another wherever names and shapes agree."""
     model = build(wanted, seed=config.seed, std=config.model.std)
-    if start is not None:
+    if start is not None and isinstance(model, OwnModule):
+        model.load_state_dict(start.model.state_dict())
+    elif start is not None:
         take_over(model, start.model, say)
     return with_dropout(model, config)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from headway.config.run_files import RunFiles
+from headway.config.text import ModuleConfig
 from headway.config.train import TrainConfig
 from headway.data.labelled import hold_out
 from headway.data.paths import fingerprint
@@ -35,6 +36,9 @@ def prepare_language(config: TrainConfig, place: RunFiles, say: Say) -> Training
         if start is None
         else start.model.config
     )
+    if isinstance(wanted, ModuleConfig):
+        wanted = wanted.replace(special=special_tokens(tokenizer))
+        _check_module(config, wanted)
     length = min(config.length, wanted.length)
     packed, held = config.data.packed, None
     examples = PackedDocuments(train, length) if packed else Windows(train, length)
@@ -51,6 +55,15 @@ def prepare_language(config: TrainConfig, place: RunFiles, say: Say) -> Training
         config, model_of(config, wanted, start, say), language, examples, held, tokenizer,
         measures=lambda row: {"perplexity": math.exp(min(row["loss"], 700.0)), **_bits(row["loss"], rate)},
     )  # fmt: skip
+
+
+def _check_module(config: TrainConfig, wanted: ModuleConfig) -> None:
+    """Refuse what would have no effect on a module of the user's own."""
+    parallel = config.parallel
+    given = {"data.packed": config.data.packed, "checkpointing": config.checkpointing,
+             "parallel.tensor": parallel.tensor > 1, "parallel.kind fsdp": parallel.kind == "fsdp"}  # fmt: skip
+    if unread := [name for name, is_given in given.items() if is_given]:
+        raise ValueError(f"{wanted.function} is a module of your own, which {unread[0]} has no effect on: leave it out")
 
 
 def _bits(loss: float, bytes_per_token: float | None) -> dict[str, float]:

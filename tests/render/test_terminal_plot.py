@@ -2,8 +2,8 @@
 
 from math import nan
 
-from headway.app.plot import plot
 from headway.render import Series
+from headway.render.terminal_plot import plot
 
 
 def drawn(*series: Series, width: int = 40, height: int = 8) -> list[str]:
