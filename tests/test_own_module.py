@@ -165,7 +165,8 @@ def test_it_is_measured_priced_audited_and_described(run: Path, capsys: pytest.C
     laws = {row["law"]: row["status"] for row in json.loads(capsys.readouterr().out)["findings"]}
     assert laws["causal"] == "holds", laws
     assert main(["info", str(run)]) == 0
-    assert "Mixer" in capsys.readouterr().out
+    described = capsys.readouterr().out
+    assert f"{own['params']:,}" in described and "attend" in described
     assert "Mixer" in (run / "report.html").read_text()
 
 

@@ -206,7 +206,7 @@ def test_mistakes_are_refused_before_anything_is_read(sentence: str, monkeypatch
 
 def test_a_model_that_does_not_generate_is_refused() -> None:
     with pytest.raises(
-        ValueError, match="a masked model does not generate text; language, seq2seq, recurrent models do"
+        ValueError, match="a masked model does not generate text; language, seq2seq, recurrent, module models do"
     ):
         DecodingBatch(counting(V, kind="masked"))
 
