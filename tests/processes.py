@@ -73,7 +73,11 @@ class Processes:
         if self.server is None:
             setting = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads do not outlive a fork
             call = [sys.executable, "-m", "tests.processes"]
-            self.server = subprocess.Popen(call, env=setting, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            here = Path(
+                __file__
+            ).parent.parent  # and not where the first test works: its modules are not the children's
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self.server = subprocess.Popen(call, env=setting, cwd=here, **pipes)
         assert self.server.stdin is not None and self.server.stdout is not None
         stem = self.place / str(next(self.numbers))
         files = [str(stem.with_suffix(suffix)) for suffix in (".out", ".err", ".ended")]

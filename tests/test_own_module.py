@@ -1,7 +1,6 @@
 """A module of a user's own, in a package of their own: trained, resumed, saved, sampled, measured, priced, audited."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from headway.cli import main
 from headway.config.text import ModuleConfig
 from headway.decoding import Request, generate
 from headway.models.own_module import OwnModule
+from tests.processes import Processes
 
 SOURCE = '''
 """A small causal model with a convolution, dropout, a batch of buffers and a tied head."""
@@ -205,13 +205,13 @@ def test_what_does_not_fit_is_refused(
     assert not (place / "refused").exists()
 
 
-def test_a_module_that_cannot_be_imported_is_refused_clearly(run: Path, tmp_path: Path) -> None:
+def test_a_module_that_cannot_be_imported_is_refused_clearly(run: Path, tmp_path: Path, processes: Processes) -> None:
     for command in (
         ["generate", str(run), "--prompt", "the"],
         ["train", "--out", str(run), "--resume", "--steps", "9"],
     ):
-        lost = subprocess.run([sys.executable, "-m", "headway", *command], cwd=tmp_path, capture_output=True, text=True)
-        assert lost.returncode == 2 and "Traceback" not in lost.stderr
+        lost = processes.headway(*command, cwd=tmp_path)
+        assert lost.wait() == 2 and "Traceback" not in lost.stderr
         assert "there is no module 'own_package.mixer'" in lost.stderr.splitlines()[-1]
 
 
