@@ -26,6 +26,7 @@ from headway.nn.block import Block, Stack
 from headway.nn.checkpoint import forget_activations
 from headway.observe.hooks import removed_after
 
+Number = int | float  # bytes of a run are whole, those of further blocks are extrapolated
 MORE = 3  # periods of a stack's blocks that are run, and one less
 STACKS = ("stack", "encoder", "decoder")
 RANDOM_STATE = torch.get_rng_state().nbytes
@@ -87,11 +88,11 @@ def _shallow(config: Any, layers: dict[str, int]) -> Any:
 class RunBytes:
     """Bytes of one run; the peak of each moment of it: of the first and of the last block of a stack, and between."""
 
-    inputs: float
-    saved: float
-    kept: float
-    output: float
-    peaks: dict[str, float] = field(default_factory=dict)
+    inputs: Number
+    saved: Number
+    kept: Number
+    output: Number
+    peaks: dict[str, Number] = field(default_factory=dict)
 
     def __add__(self, other: "RunBytes") -> "RunBytes":
         return self._with(other, 1.0)
@@ -99,14 +100,14 @@ class RunBytes:
     def __sub__(self, other: "RunBytes") -> "RunBytes":
         return self._with(other, -1.0)
 
-    def _with(self, other: "RunBytes", sign: float) -> "RunBytes":
+    def _with(self, other: "RunBytes", sign: Number) -> "RunBytes":
         peaks = {
             name: value + sign * other.peaks.get(name, value if sign < 0 else 0.0) for name, value in self.peaks.items()
         }
         own = (getattr(self, name) + sign * getattr(other, name) for name in ("inputs", "saved", "kept", "output"))
         return RunBytes(*own, peaks=peaks)
 
-    def __mul__(self, times: float) -> "RunBytes":
+    def __mul__(self, times: Number) -> "RunBytes":
         peaks = {name: value * times for name, value in self.peaks.items()}
         return RunBytes(self.inputs * times, self.saved * times, self.kept * times, self.output * times, peaks)
 
@@ -159,7 +160,7 @@ class Live(TorchDispatchMode):
     def __init__(self, model: nn.Module, inputs: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self.model, self.now, self.moment = model, 0, "before"
-        self.peaks: dict[str, float] = {"before": 0}
+        self.peaks: dict[str, Number] = {"before": 0}
         self._lasting = {x.untyped_storage()._cdata for x in (*model.parameters(), *model.buffers())}
         self._there = self._lasting | {x.untyped_storage()._cdata for x in inputs}
         self._alive: dict[int, Any] = {}
