@@ -27,7 +27,7 @@ from headway.ops.mask import Mask, allowed, padding
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
 from headway.ops.mask.places import Keep
-from headway.ops.values import readable
+from headway.ops.values import readable, tracing
 
 
 class Guard:
@@ -240,7 +240,8 @@ def with_padding(mask: Mask | None, keep: Bool[Tensor, "B L"] | None) -> Mask | 
 
 
 def _pads_left(keep: Bool[Tensor, "b L"]) -> bool:
-    return readable(keep) and not bool(keep[:, 0].all())
+    # Where torch.compile cannot read it: positions counted from the first real token are right on either side.
+    return tracing() or (readable(keep) and not bool(keep[:, 0].all()))
 
 
 def from_first_real(counted: Int[Tensor, "b L"], keep: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:

@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -11,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.ops.mask.pairs import Pairs
+from headway.ops.values import constant
 
 
 @runtime_checkable
@@ -140,7 +140,7 @@ def _side(buckets: int, bidirectional: bool) -> int:
     return buckets // 2 if bidirectional else buckets
 
 
-@lru_cache
+@constant
 def _thresholds(buckets: int, max_distance: int) -> tuple[int, ...]:
     """The least distance in each bucket after the first, found with whole numbers: no rounding at the edges.
 

@@ -6,7 +6,6 @@ Angles are computed in float64 and rounded once to the dtype asked for.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from headway.config.layers import LinearScaling, Llama3Scaling, Scaling, YarnScaling
 from headway.ops.position import angles_of
+from headway.ops.values import constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ def rotate(
 
 
 # Numbers, not a tensor: a tensor kept from one call would keep that call's device and mode too.
-@lru_cache
+@constant
 def _turning(width: int, base: float, scaling: Scaling | None) -> tuple[float, ...]:
     """The frequencies of `rotary_frequencies`."""
     if width < 2 or width % 2:

@@ -5,11 +5,19 @@ check them asks here first; whoever plans by positions works on real ones.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from torch import Tensor
 from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling as tracing  # while torch.compile reads the Python code
+
+__all__ = ["constant", "readable", "real_numbers", "tracing", "untraced"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _FAKE = "torch._subclasses.fake_tensor"  # imported by those who use it; where it is not, there is no fake tensor
 
@@ -25,12 +33,27 @@ def readable(x: Tensor) -> bool:
     return not (x.is_meta or is_compiling()) and (fake is None or not isinstance(x, fake.FakeTensor))
 
 
-@contextmanager
-def real_numbers() -> Iterator[None]:
+def real_numbers() -> AbstractContextManager[Any]:
     """While it is entered, new tensors have numbers, also where a model runs on fake ones."""
-    fake = sys.modules.get(_FAKE)
-    if fake is None:
-        yield
-        return
-    with fake.unset_fake_temporarily():
-        yield
+    # torch.compile cannot enter this one. What it traces there are operations: it must not read their numbers.
+    fake = None if tracing() else sys.modules.get(_FAKE)
+    return nullcontext() if fake is None else fake.unset_fake_temporarily()
+
+
+def untraced(compute: Callable[P, T]) -> Callable[P, T]:
+    """A function of plain values that torch.compile calls while it traces, instead of reading its code."""
+    # What torch.compiler.assume_constant_result does, which would import the compiler (5 s).
+    vars(compute)["_dynamo_marked_constant"] = True
+    return compute
+
+
+def constant(compute: Callable[P, T]) -> Callable[P, T]:
+    """An untraced function that is computed once for each of its values."""
+    cached = lru_cache(compute)
+
+    @wraps(compute)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return cached(*args, **kwargs)
+
+    vars(call)["cache_clear"] = cached.cache_clear
+    return untraced(call)

@@ -10,50 +10,89 @@ import pytest
 
 from tests.processes import Processes
 
+SECONDS = 600.0  # tracing takes half a minute on a quiet machine
+
 TRACE = """
 import json, sys
 import torch, torch._dynamo as dynamo
 import headway as hw
 
-tokens = torch.randint(0, 31, (2, 13), generator=torch.Generator().manual_seed(1))
-
-
-def traced(options):
-    found = []
-    for layers in (3, 2):
-        dynamo.reset()
-        model = hw.build("gpt2", layers=layers, width=24, heads=3, vocabulary=31, length=17, dropout=0.0, **options)
-        told = [dynamo.explain(way)(tokens) for way in (model, model.loss)]
-        places = {r.user_stack[-1].filename.rpartition("headway/")[2] + " " + r.user_stack[-1].name
-                  for one in told for r in one.break_reasons}
-        found.append([[one.graph_break_count for one in told], sorted(places)])
+options = json.loads(sys.argv[1])
+tokens, longer = (torch.randint(0, 31, (2, size), generator=torch.Generator().manual_seed(1)) for size in (13, 400))
+found = []
+for layers in (5, 2):
     dynamo.reset()
-    wanted = torch.autograd.grad(model.loss(tokens), list(model.parameters()))
-    compiled = torch.compile(model.loss, backend="aot_eager")
-    got = torch.autograd.grad(compiled(tokens), list(model.parameters()))
-    apart = max(float((a - b).abs().max()) for a, b in zip(wanted, got))
-    return {"found": found, "apart": apart}
-
-
-print(json.dumps({name: traced(options) for name, options in json.loads(sys.argv[1]).items()}))
+    model = hw.build("gpt2", layers=layers, width=24, heads=3, vocabulary=31, length=400, dropout=0.0, **options)
+    told = [dynamo.explain(way)(tokens) for way in (model, model.loss)]
+    places = {r.user_stack[-1].filename.rpartition("headway/")[2] + " " + r.user_stack[-1].name
+              for one in told for r in one.break_reasons}
+    found.append([[one.graph_break_count for one in told], sorted(places)])
+dynamo.reset()
+compiled, apart = torch.compile(model.loss, backend="aot_eager"), 0.0
+for some in (tokens, longer):
+    wanted = torch.autograd.grad(model.loss(some), list(model.parameters()))
+    got = torch.autograd.grad(compiled(some), list(model.parameters()))
+    apart = max([apart, *(float((a - b).abs().max()) for a, b in zip(wanted, got))])
+print(json.dumps({"found": found, "apart": apart}))
 """
 
 
-OPTIONS: dict[str, dict[str, str]] = {"learned": {}, "rotary": {"positions": "rotary", "norm": "rms"}}
+MODELS: dict[str, dict[str, Any]] = {
+    "learned": {},
+    "rotary": {"positions": "rotary", "norm": "rms"},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative"},
+    "clipped": {"positions": "clipped"},
+    "local": {"attention": "local", "window": 4},
+    "local, rotary": {"attention": "local", "window": 4, "positions": "rotary"},
+    "local, dilated": {"attention": "local", "window": 4, "dilation": 2},
+    "linear": {"attention": "linear"},
+    "softcap": {"softcap": 5.0},
+    "one key head": {"kv_heads": 1},
+}
 
 
-@pytest.fixture(scope="module")
-def traced(processes: Processes) -> dict[str, Any]:
-    """All in one process: importing what torch.compile needs takes longer than tracing."""
-    done = processes.run(TRACE, json.dumps(OPTIONS))
-    assert done.code == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def traced(processes: Processes, code: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What the code prints last."""
+    child = processes.start(code, json.dumps(options))
+    assert child.wait(SECONDS) == 0, child.stderr
+    return json.loads(child.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_no_graph_break_inside_of_the_stack(name: str, traced: dict[str, Any]) -> None:
-    told = traced[name]
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS.keys())
+def test_no_graph_break_inside_of_the_stack(options: dict[str, Any], processes: Processes) -> None:
+    told = traced(processes, TRACE, options)
     (many, more), (few, places) = told["found"]
     assert few == many and places == more == ["nn/context.py sound"]
     assert max(few) <= 4  # one break, seen from each of the functions around it
     assert told["apart"] < 1e-6
+
+
+PADDED = """
+import json, sys
+import torch, torch._dynamo as dynamo
+import headway as hw
+
+tokens = torch.randint(0, 31, (2, 13), generator=torch.Generator().manual_seed(1))
+right, left = torch.ones(2, 2, 13, dtype=torch.bool)
+right[0, -3:] = left[0, :3] = False
+found = {}
+for name, options in json.loads(sys.argv[1]).items():
+    dynamo.reset()
+    model = hw.build("gpt2", layers=2, width=24, heads=3, vocabulary=31, length=17, dropout=0.0, **options)
+    told = dynamo.explain(model)(tokens, keep=left)
+    places = {r.user_stack[-1].filename.rpartition("headway/")[2] + " " + r.user_stack[-1].name
+              for r in told.break_reasons}
+    compiled = torch.compile(model, backend="aot_eager")
+    apart = [(compiled(tokens, keep=keep) - model(tokens, keep=keep))[keep].abs().max().item()
+             for keep in (left, right)]
+    found[name] = [sorted(places), max(apart)]
+print(json.dumps(found))
+"""
+
+
+def test_padding_on_either_side_means_the_same_to_a_compiled_model(processes: Processes) -> None:
+    some = {name: MODELS[name] for name in ("learned", "rotary", "alibi", "local", "linear", "softcap")}
+    found = traced(processes, PADDED, some)
+    assert {name: apart for name, (_, apart) in found.items() if apart > 1e-6} == {}
+    assert all(places == ["nn/context.py sound"] for places, _ in found.values()), found

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from headway.ops.mask.pairs import Pairs, Spans
 
+Reach = tuple[int | float, int | float]
+
 
 class Mask(ABC):
     """A relation between queries and keys, True = may attend; subclasses are final."""
@@ -26,6 +28,11 @@ class Mask(ABC):
     def shifts(self) -> bool:
         """Whether only differences of positions matter, so that one table serves every shifted block."""
         return False
+
+    @property
+    def reach(self) -> Reach | None:
+        """How far before and after a query the keys that it may see stand at most; None where no distance says that."""
+        return None
 
     @abstractmethod
     def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
@@ -144,6 +151,11 @@ class _Both(Mask):
 @dataclass(frozen=True)
 class And(_Both):
     """Allowed by both."""
+
+    @property
+    def reach(self) -> Reach | None:
+        one, other = self.left.reach, self.right.reach
+        return None if one is None or other is None else (min(one[0], other[0]), min(one[1], other[1]))
 
     def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
         return self.left.at(pairs) & self.right.at(pairs)

@@ -43,7 +43,7 @@ def choose(mask: Mask | None, pairs: Pairs) -> Kernel:
 def _by_index(pairs: Pairs) -> bool:
     """Whether causality by index is causality by position: rows aligned, or one query after all keys."""
     pairs.require()
-    if pairs.shape[0] == 1:
+    if pairs.shape[0] == 1 and not pairs.counted:
         return bool((pairs.query >= pairs.key.amax(-1, keepdim=True)).all())
     return pairs.aligned
 

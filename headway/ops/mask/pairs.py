@@ -1,13 +1,13 @@
 """Which queries and which keys are asked about: their positions, and where they stand in the call."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headway.ops.values import readable
+from headway.ops.values import readable, tracing
 
 # A part of an axis: a slice is a view, a tensor of indices is gathered.
 Where = slice | Tensor
@@ -77,7 +77,7 @@ class Pairs:
 
     def real(self) -> "Pairs":
         """The same with positions that can be read; to be asked for under `real_numbers`."""
-        if readable(self.query) and readable(self.key):
+        if tracing() or (readable(self.query) and readable(self.key)):  # torch.compile stops where one is read
             return self
         if self.start is None:
             raise ValueError("positions that are shapes alone, and not counted, cannot be planned by")
@@ -109,29 +109,39 @@ class Pairs:
                 "pass query_positions and key_positions"
             )
 
-    @cached_property
+    @property
     def ascending(self) -> bool:
         """Whether keys stand in order of position (ties allowed), so that a range of positions is a range of keys."""
         if self.counted or self.is_aligned or self.is_consecutive:
             return True
-        return bool((self.key.diff() >= 0).all())
+        return self._once("ascending", lambda: bool((self.key.diff() >= 0).all()))
 
-    @cached_property
+    @property
     def aligned(self) -> bool:
         """Whether query i and key i stand at one position, strictly rising: causality is then a matter of index."""
         if not self.known or self.shape[0] != self.shape[1]:
             return False
         if self.counted or self.is_aligned is not None:
             return self.counted or bool(self.is_aligned)
-        return bool((self.query == self.key).all()) and bool((self.key.diff() > 0).all())
+        return self._once("aligned", lambda: bool((self.query == self.key).all()) and bool((self.key.diff() > 0).all()))
 
-    @cached_property
+    @property
     def consecutive(self) -> bool:
         """Whether positions rise by one from token to token and are the same in every row of the batch."""
         if self.counted or self.is_consecutive is not None:
             return self.counted or bool(self.is_consecutive)
-        single = self.query.shape[0] == self.key.shape[0] == 1
-        return single and bool((self.query.diff() == 1).all()) and bool((self.key.diff() == 1).all())
+        if not self.query.shape[0] == self.key.shape[0] == 1:
+            return False
+        return self._once(
+            "consecutive", lambda: bool((self.query.diff() == 1).all()) and bool((self.key.diff() == 1).all())
+        )
+
+    def _once(self, name: str, look: Callable[[], bool]) -> bool:
+        """What a look at the values says, kept; torch.compile cannot enter the lock of functools.cached_property."""
+        kept = f"_{name}"
+        if kept not in vars(self):
+            object.__setattr__(self, kept, look())
+        return vars(self)[kept]
 
 
 def _every(where: Where) -> bool:

@@ -1,12 +1,13 @@
 """Masks that relate the positions of queries and keys."""
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headway.ops.mask.base import Mask
+from headway.ops.mask.base import Mask, Reach
 from headway.ops.mask.pairs import Pairs, Spans, positions_between
 
 Grid = tuple[int, int]
@@ -19,6 +20,10 @@ class Full(Mask):
     @property
     def shifts(self) -> bool:
         return True
+
+    @property
+    def reach(self) -> Reach:
+        return math.inf, math.inf
 
     def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
         return torch.ones(1, 1, *pairs.shape, dtype=torch.bool, device=pairs.query.device)
@@ -34,6 +39,10 @@ class Causal(Mask):
     @property
     def shifts(self) -> bool:
         return True
+
+    @property
+    def reach(self) -> Reach:
+        return math.inf, 0
 
     def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
         query, key = pairs.positions()
@@ -55,6 +64,11 @@ class Window(Mask):
     @property
     def shifts(self) -> bool:
         return self.grid is None
+
+    @property
+    def reach(self) -> Reach | None:
+        far = (self.size[1] - 1) * self.step[1]
+        return (far, far) if self.grid is None else None
 
     def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
         query, key = pairs.positions()

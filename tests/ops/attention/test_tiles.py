@@ -1,5 +1,6 @@
 """Tiles cover what a mask allows, each row once; the canary sings; the paths agree."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from headway.ops.attention.kernels.sdpa import trusted
 from headway.ops.attention.kernels.tiles import Tile, length, plan_tiles
 from headway.ops.attention.kernels.window import plan_neighbours
 from headway.ops.attention.local import pattern
-from headway.ops.mask import Mask, causal, padding, window
+from headway.ops.mask import Mask, causal, dilated, everything, padding, window
 from headway.ops.mask.pairs import Pairs
 from tests.ops.attention.calls import build
 from tests.ops.attention.paths import force_tiles
@@ -52,6 +53,23 @@ def test_a_plan_covers_every_allowed_pair_once(drawn: tuple[int, str]) -> None:
     tiles = plan_tiles(mask, Pairs.of(*where.given), rows=Random(drawn[0]).choice([1, 2, 3, 8]))
     check(tiles, tabulate(truth, where))
     assert tabulate(truth, where).shape == (BATCH, HEADS, QUERIES, KEYS)
+
+
+@pytest.mark.parametrize("length", [1, 7, 64, 300])
+@pytest.mark.parametrize("start", [0, 5, -3])
+@pytest.mark.parametrize(
+    "mask",
+    [None, everything(), causal(), window(4), window(90), causal() & window(4), causal() & dilated(3, dilation=5)],
+    ids=["none", "full", "causal", "near", "far", "causal near", "dilated"],
+)
+def test_tiles_of_counted_positions_are_those_that_a_look_at_them_gives(
+    mask: Mask | None, start: int, length: int
+) -> None:
+    pairs = Pairs.running(start, length)
+    counted, looked = (plan_tiles(mask, some, rows=16) for some in (pairs, replace(pairs, start=None)))
+    assert [(one.batch, one.rows, one.columns) for one in counted] == [
+        (one.batch, one.rows, one.columns) for one in looked
+    ]
 
 
 @pytest.mark.parametrize("mask", [None, causal(), causal() & padding(lengths=[35])], ids=["all", "causal", "padded"])

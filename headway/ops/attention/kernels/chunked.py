@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from headway.ops.attention.call import learning
+from headway.ops.values import tracing
 
 Feature = Callable[[Tensor], Tensor]
 Total = Float[Tensor, "B G F V"]
@@ -76,9 +77,21 @@ def read(
 
 def causal_stream(stream: Stream, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "B H L W"]:
     """Causal linear attention; the backward pass reads the chunks once more, from the last to the first."""
+    if tracing():
+        return _one_by_one(stream, q, k, v)
     if not learning(q, k, v):
         return read(stream, q, k, v, None, _Forgetful())[0]
     return _Causal.apply(stream, q, k, v)
+
+
+def _one_by_one(stream: Stream, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The same as plain operations: torch.compile knows no backward pass that differentiates, and follows these."""
+    found, total = [], None
+    chunks = zip(*(x.split(stream.chunk, 2) for x in (q, k, v)), stream.parts(q.shape[2]), strict=True)
+    for queries, keys, values, part in chunks:
+        out, total = stream.step(queries, keys, values, part, total)
+        found.append(out)
+    return torch.cat(found, 2)
 
 
 class _Causal(torch.autograd.Function):

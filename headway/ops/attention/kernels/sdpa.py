@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +16,7 @@ from headway.ops.mask import Mask
 from headway.ops.mask.kernel import kept_keys, without_padding
 from headway.ops.mask.pairs import take
 from headway.ops.mask.positions import Causal, Window
-from headway.ops.values import real_numbers
+from headway.ops.values import constant, real_numbers, tracing, untraced
 
 
 def whole_call(call: Call, *, causal: bool, keep: Bool[Tensor, "b M"] | None) -> Tensor:
@@ -52,7 +51,12 @@ def _takes_both(*tensors: Tensor) -> bool:
 
     It is taken where nobody switched it off, and for tensors whose last axis lies in one piece.
     """
-    return torch.backends.cuda.flash_sdp_enabled() and all(x.stride(-1) == 1 or x.shape[-1] == 1 for x in tensors)
+    return _flash_enabled() and all(x.stride(-1) == 1 or x.shape[-1] == 1 for x in tensors)
+
+
+@untraced
+def _flash_enabled() -> bool:
+    return torch.backends.cuda.flash_sdp_enabled()
 
 
 def tile_kernel(call: Call) -> Callable[..., Tensor]:
@@ -90,7 +94,8 @@ class _Tables:
         if key not in self.known:
             with real_numbers():
                 table = rest.at(self.call.pairs.real().at(tile.batch, tile.rows, tile.columns))
-                self.known[key] = None if bool(table.all()) else table
+                # torch.compile would stop to read it; a table that allows all is as right.
+                self.known[key] = None if not tracing() and bool(table.all()) else table
         table = self.known[key]
         if keep is None:
             return table
@@ -110,7 +115,7 @@ class _Tables:
         return length(rows, queries), length(columns, keys), first[0] - last[0], first[2], last[2]
 
 
-@lru_cache
+@constant
 def trusted(device: str, dtype: torch.dtype) -> bool:
     """Whether this kernel gives 0 for a row that sees nothing, in gradients too, and takes causality and padding
     together: tried once, since versions and devices differ. Where it does not, scores are written out.

@@ -3,6 +3,7 @@
 The backward pass recomputes each tile, and adds its gradients in place: memory stays that of one tile.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from headway.ops.attention.call import Extra
 from headway.ops.mask import Mask
 from headway.ops.mask.pairs import ALL, Pairs, Spans, Where, take
+from headway.ops.values import tracing
 
 # Rows of queries in a tile: enough to fill the matrix units, few enough to waste little at a window's edges.
 ROWS = 128
@@ -41,6 +43,9 @@ def length(where: Where, total: int) -> int:
 
 def plan_tiles(mask: Mask | None, pairs: Pairs, *, rows: int = ROWS) -> list[Tile]:
     """Tiles that cover every allowed pair. Rows that see far more than the others get tiles of their own."""
+    reach = (math.inf, math.inf) if mask is None else mask.reach
+    if reach is not None and pairs.start is not None:
+        return _plan_counted(*reach, pairs.shape[0], rows)
     pairs = pairs.real()
     spans = Spans.everything(pairs) if mask is None else mask.spans(pairs)
     apart = spans.low.shape[0] > 1
@@ -49,6 +54,16 @@ def plan_tiles(mask: Mask | None, pairs: Pairs, *, rows: int = ROWS) -> list[Til
         for row in range(spans.low.shape[0])
         for tile in _plan_row(spans, pairs, row, slice(row, row + 1) if apart else ALL, rows)
     ]
+
+
+def _plan_counted(before: int | float, after: int | float, total: int, rows: int) -> list[Tile]:
+    """The same for one sequence with itself at consecutive positions: arithmetic, with nothing to look at."""
+    tiles = []
+    for first in range(0, total, rows):
+        last = min(total, first + rows)
+        columns = slice(int(max(0, first - before)), int(min(total, last + after)))
+        tiles.append(Tile(ALL, slice(first, last), columns))
+    return tiles
 
 
 def _plan_row(spans: Spans, pairs: Pairs, row: int, batch: slice, rows: int) -> list[Tile]:
@@ -121,7 +136,34 @@ def in_tiles(
     0 x NaN would otherwise carry a bad row into the gradients of others.
     """
     cuts = [extra.cut for extra in extras]
+    if tracing() and not careful:
+        # torch.compile knows no backward pass that differentiates: the tiles as plain operations, which it follows.
+        return _one_by_one(block, tiles, cuts, q, k, v, *(extra.value for extra in extras))
     return _InTiles.apply(block, tiles, cuts, careful, q, k, v, *(extra.value for extra in extras))
+
+
+def _one_by_one(block: Block, tiles: Sequence[Tile], cuts: list[bool], *tensors: Tensor) -> Tensor:
+    q, _, v = tensors[:3]
+    found = [block(tile, *_parts(tile, cuts, tensors)) for tile in tiles]
+    if _in_order(tiles, q.shape[2]):
+        return torch.cat(found, 2)
+    out = q.new_zeros(*q.shape[:3], v.shape[3])
+    for tile, part in zip(tiles, found, strict=True):
+        _put(out, tile.batch, tile.rows, part)
+    return out
+
+
+def _in_order(tiles: Sequence[Tile], queries: int) -> bool:
+    """Whether the rows of the tiles, one after the other, are all rows in their order."""
+    end = 0
+    for tile in tiles:
+        if tile.batch != ALL or not isinstance(tile.rows, slice):
+            return False
+        first, last, step = tile.rows.indices(queries)
+        if first != end or step != 1:
+            return False
+        end = last
+    return end == queries
 
 
 class _InTiles(torch.autograd.Function):

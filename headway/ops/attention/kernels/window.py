@@ -25,7 +25,7 @@ def plan_neighbours(spec: Local, mask: Mask | None, pairs: Pairs) -> list[Tile] 
     pairs = pairs.real()
     _check(spec, pairs)
     grid = spec.grid or (1, pairs.shape[0])
-    if not (pairs.consecutive and pairs.aligned) or not len(pairs.query[0]):
+    if not (pairs.consecutive and pairs.aligned) or not pairs.shape[0]:
         return None
     layout = _Layout(spec, grid, pairs, mask)
     if spec.grid is not None and not layout.fits():
@@ -38,7 +38,10 @@ def _check(spec: Local, pairs: Pairs) -> None:
     if spec.grid is None:
         return
     rows, columns = spec.grid
-    on_grid = int((pairs.query >= 0).sum(-1).max())
+    if pairs.start is None:
+        on_grid = int((pairs.query >= 0).sum(-1).max())
+    else:
+        on_grid = max(0, pairs.shape[0] + min(0, pairs.start))
     if on_grid > rows * columns:
         raise ValueError(f"a grid of {rows} x {columns} has {rows * columns} positions; {on_grid} queries want one")
 
@@ -59,6 +62,8 @@ class _Layout:
         return self.pairs.shape[0] - self.first == self.grid[0] * self.grid[1] and self.first >= 0
 
     def tiles(self) -> list[Tile]:
+        if not (self.spec.selected or self.spec.global_tokens):
+            return [Tile(ALL, *block) for block in self._blocks()]
         wide, stars = self._wide(), self._stars()
         tiles = [Tile(ALL, some, ALL) for some in wide.split(ROWS) if len(some)]
         for rows, columns, alike in self._blocks():
