@@ -69,7 +69,7 @@ class Cell(nn.Module):
 
 
 @dataclass(frozen=True)
-class Memory:
+class DecoderState:
     """What a decoder goes on from: the annotations of its sources, U_a of them, and its state."""
 
     annotations: Float[Tensor, "B M A"]
@@ -77,21 +77,21 @@ class Memory:
     keep: Bool[Tensor, "B M"]
     state: Float[Tensor, "B h"]
 
-    def rows(self, rows: Int[Tensor, " R"]) -> "Memory":
-        return Memory(self.annotations[rows], self.keys[rows], self.keep[rows], self.state[rows])
+    def rows(self, rows: Int[Tensor, " R"]) -> "DecoderState":
+        return DecoderState(self.annotations[rows], self.keys[rows], self.keep[rows], self.state[rows])
 
-    def join(self, other: "Memory") -> "Memory":
+    def join(self, other: "DecoderState") -> "DecoderState":
         """The rows of both; the shorter sources are padded on the right."""
         length = max(self.keep.shape[1], other.keep.shape[1])
         a, b = self._padded(length), other._padded(length)
-        return Memory(
+        return DecoderState(
             torch.cat([a.annotations, b.annotations]),
             torch.cat([a.keys, b.keys]),
             torch.cat([a.keep, b.keep]),
             torch.cat([a.state, b.state]),
         )
 
-    def _padded(self, length: int) -> "Memory":
+    def _padded(self, length: int) -> "DecoderState":
         more = length - self.keep.shape[1]
         annotations, keys = (F.pad(x, (0, 0, 0, more)) for x in (self.annotations, self.keys))
         return replace(self, annotations=annotations, keys=keys, keep=F.pad(self.keep, (0, more)))
@@ -136,7 +136,7 @@ class Alignment(nn.Module):
         self.vector = nn.Parameter(torch.randn(1, config.attention_width) * config.attention_width**-0.5)  # v
         self.core = Core(record_of(_SPEC))
 
-    def forward(self, memory: Memory, guard: Guard) -> Float[Tensor, "B A"]:
+    def forward(self, memory: DecoderState, guard: Guard) -> Float[Tensor, "B A"]:
         q, k, v = self.query(memory.state)[:, None, None], memory.keys[:, None], memory.annotations[:, None]
         guard.watch(q)
         # A table rather than padding(): one tile then serves the whole batch, and what padding holds is 0 already.
@@ -191,23 +191,23 @@ class Recurrent(Model):
         """The logits of what follows each token of the target; `keep` True = a real token, anywhere in its row."""
         return self.logits(self.hidden_states(target, self.encode(source, keep=source_keep), keep=target_keep))
 
-    def encode(self, source: Int[Tensor, "B M"], *, keep: Tensor | None = None) -> Memory:
+    def encode(self, source: Int[Tensor, "B M"], *, keep: Tensor | None = None) -> DecoderState:
         """What the decoder starts from."""
         _check(source, self.config.source_vocabulary)
         keep = as_keep(keep, source)
         keep = torch.ones_like(source, dtype=torch.bool) if keep is None else keep
         annotations, last = self.encoder(source, keep)
-        return Memory(annotations, self.alignment.key(annotations), keep, torch.tanh(self.start(last)))
+        return DecoderState(annotations, self.alignment.key(annotations), keep, torch.tanh(self.start(last)))
 
     def hidden_states(
-        self, tokens: Int[Tensor, "B L"], memory: Memory, *, keep: Tensor | None = None
+        self, tokens: Int[Tensor, "B L"], memory: DecoderState, *, keep: Tensor | None = None
     ) -> Float[Tensor, "B L T"]:
         """The maxout layer at each token of the target."""
         return self.advance(tokens, memory, keep=keep)[0]
 
     def advance(
-        self, tokens: Int[Tensor, "B L"], memory: Memory, *, keep: Tensor | None = None
-    ) -> tuple[Float[Tensor, "B L T"], Memory]:
+        self, tokens: Int[Tensor, "B L"], memory: DecoderState, *, keep: Tensor | None = None
+    ) -> tuple[Float[Tensor, "B L T"], DecoderState]:
         """The same, and what the decoder goes on from after each row's last real token."""
         _check(tokens, self.config.vocabulary)
         keep = as_keep(keep, tokens)
@@ -221,8 +221,8 @@ class Recurrent(Model):
         return guarded(run), after[0]
 
     def _follow(
-        self, x: Float[Tensor, "B L D"], memory: Memory, keep: Bool[Tensor, "B L"], guard: Guard
-    ) -> tuple[Float[Tensor, "B L T"], Memory]:
+        self, x: Float[Tensor, "B L D"], memory: DecoderState, keep: Bool[Tensor, "B L"], guard: Guard
+    ) -> tuple[Float[Tensor, "B L T"], DecoderState]:
         """One word after the other: the answer to each query makes the next."""
         guard.watch(memory.keys)
         guard.watch(memory.annotations)

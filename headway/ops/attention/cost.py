@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from headway.ops.attention.kernels.tiles import Tile
-from headway.ops.attention.kernels.varlen import Run, conditions, runs
+from headway.ops.attention.kernels.varlen import PackedRun, conditions, runs
 from headway.ops.attention.plan import PLAIN, Modifiers, Plan, plan
 from headway.ops.mask import Mask
 from headway.ops.mask.count import count_pairs, formula
@@ -100,7 +100,7 @@ def executed_pairs(sizes: Sizes, how: Plan) -> int:
     return sizes.scores
 
 
-def _executed_run(work: Workload, how: Plan, run: Run) -> tuple[int, int]:
+def _executed_run(work: Workload, how: Plan, run: PackedRun) -> tuple[int, int]:
     assert how.rest is not None
     mask, positions = conditions(run, how.rest, work.pairs, work.sizes.batch)
     sizes = replace(work.sizes, batch=work.sizes.batch * run.count, queries=run.length, keys=run.length)

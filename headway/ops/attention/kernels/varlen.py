@@ -23,7 +23,7 @@ from headway.ops.values import real_numbers
 
 
 @dataclass(frozen=True)
-class Run:
+class PackedRun:
     """So many texts of one length, from one token on."""
 
     start: int
@@ -40,7 +40,7 @@ class Run:
         return part.unflatten(1, (self.count, self.length)).flatten(0, 1)
 
 
-def runs(lengths: tuple[int, ...]) -> Iterator[Run]:
+def runs(lengths: tuple[int, ...]) -> Iterator[PackedRun]:
     """Neighbours of one length together; a text without tokens has nothing to compute.
 
     >>> [(run.count, run.length) for run in runs((2, 2, 0, 3, 2))]
@@ -48,7 +48,7 @@ def runs(lengths: tuple[int, ...]) -> Iterator[Run]:
     """
     start = 0
     for length, group in groupby(lengths):
-        run = Run(start, len(list(group)), length)
+        run = PackedRun(start, len(list(group)), length)
         start += run.tokens
         if length:
             yield run
@@ -67,20 +67,20 @@ def in_runs(call: Call, lengths: tuple[int, ...], rest: tuple[Mask, ...], attend
     return (gathered[0] if len(gathered) == 1 else torch.cat(gathered, 1)).movedim(1, 2)
 
 
-def _alone(call: Call, rest: tuple[Mask, ...], run: Run, q: Tensor, k: Tensor, v: Tensor) -> Call:
+def _alone(call: Call, rest: tuple[Mask, ...], run: PackedRun, q: Tensor, k: Tensor, v: Tensor) -> Call:
     """The call of one run: its texts as a batch, under what is left of the mask."""
     mask, positions = call.once(f"run {run.start}", lambda: _conditions(call, run, rest))
     q, k, v = (_batch(x, run) for x in (q, k, v))
     return replace(call, q=q, k=k, v=v, mask=mask, positions=positions, shared=None)
 
 
-def _conditions(call: Call, run: Run, rest: tuple[Mask, ...]) -> tuple[Mask | None, Pairs | None]:
+def _conditions(call: Call, run: PackedRun, rest: tuple[Mask, ...]) -> tuple[Mask | None, Pairs | None]:
     with real_numbers():
         return conditions(run, rest, call.pairs, call.q.shape[0], biased=call.bias is not None)
 
 
 def conditions(
-    run: Run, rest: tuple[Mask, ...], pairs: Pairs, batch: int, *, biased: bool = False
+    run: PackedRun, rest: tuple[Mask, ...], pairs: Pairs, batch: int, *, biased: bool = False
 ) -> tuple[Mask | None, Pairs | None]:
     """What is left of the mask for the texts of a run, and positions where counting from 0 does not serve."""
     kept = [Keep(run.rows(part.keep, batch)) if isinstance(part, Keep) else part for part in rest]
@@ -96,7 +96,7 @@ def _once(rows: Tensor) -> Tensor:
     return rows[:1] if bool((rows == rows[:1]).all()) else rows
 
 
-def _batch(x: Shaped[Tensor, "B H T K"], run: Run) -> Shaped[Tensor, "N H S K"]:
+def _batch(x: Shaped[Tensor, "B H T K"], run: PackedRun) -> Shaped[Tensor, "N H S K"]:
     return x.unflatten(2, (run.count, run.length)).movedim(2, 1).flatten(0, 1)
 
 
