@@ -9,7 +9,7 @@ from torch import nn
 from headway.app.run import Run, read_run
 from headway.app.settings import free_place, merged, resolve, saved
 from headway.app.training_run import run
-from headway.config import Frozen
+from headway.config import Frozen, MaskedConfig
 from headway.config.base import ModelConfig
 from headway.config.kinds import CONFIGS, kinds_where
 from headway.config.train import DataConfig, ModelChoice, TrainConfig
@@ -103,11 +103,11 @@ def _model(given: Any) -> tuple[dict[str, Any], Model | None]:
                      "a loop of your own trains any module")  # fmt: skip
 
 
-def _usual(config: Any, *, sizes: bool = True) -> dict[str, Any]:
+def _usual(config: Frozen, *, sizes: bool = True) -> dict[str, Any]:
     """What follows from a model where nobody says otherwise: the task, the length and the tokens to learn."""
     kind = config.kind_or_name()
     tasks = config.tasks if isinstance(config, ModelConfig) else ()
-    task = "classify" if kind == "masked" and config.classes else next(iter(tasks), None)
+    task = "classify" if isinstance(config, MaskedConfig) and config.classes else next(iter(tasks), None)
     if task is None:
         known = ", ".join(kinds_where(lambda one: bool(one.tasks)))
         raise ValueError(f"a {kind} model is trained by no task; there are {known}")

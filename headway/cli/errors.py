@@ -11,7 +11,7 @@ from cyclopts.exceptions import UnknownCommandError, UnknownOptionError, UnusedC
 from cyclopts.exceptions import ValidationError as Refused
 from pydantic import ValidationError
 
-from headway.cli.option_names import accepted, options_of, unknown_option
+from headway.cli.option_names import accepted, unknown_option
 
 MISTAKE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -59,8 +59,8 @@ def sentence(error: Exception, verbs: Iterable[str]) -> str:
         known = [name for one in error.argument_collection if one.parse for name in one.names]
         word = error.token.keyword or error.token.value
         text = unknown_option(word, " ".join(error.command_chain or ()), known)
-    elif isinstance(error, UnusedCliTokensError) and (word := _option_taken_for_a_file(error)) is not None:
-        text = unknown_option(word, " ".join(error.command_chain or ()), options_of(error.target))
+    elif isinstance(error, UnusedCliTokensError):
+        text = _left_over(error)
     elif isinstance(error, Refused) and isinstance(error.__cause__, ValidationError):
         # Our own sentence, without pydantic's frame around it.
         text = error.__cause__.errors()[0]["msg"].removeprefix("Value error, ")
@@ -71,11 +71,19 @@ def sentence(error: Exception, verbs: Iterable[str]) -> str:
     return " ".join(text.split()) or type(error).__name__
 
 
-def _option_taken_for_a_file(error: UnusedCliTokensError) -> str | None:
-    """A file may begin with a hyphen, as `-` is one: an unknown option is read as one, and its value is left over."""
-    before = [token.split("=")[0] for token in error.root_input_tokens or () if token.startswith("--")]
-    known = [] if error.target is None else options_of(error.target)
-    return next((token for token in before if token not in known), None)
+def _left_over(error: UnusedCliTokensError) -> str:
+    """Words that nothing takes.
+
+    A file may begin with a hyphen, as `-` is one: then an unknown option was read as a file, and its value is left.
+    """
+    assert error.app is not None and error.unused_tokens
+    verb = " ".join(error.command_chain or ())
+    known = [name for one in error.app.assemble_argument_collection() for name in one.names]
+    given = [token.split("=")[0] for token in error.root_input_tokens or () if token.startswith("--")]
+    word = next((token for token in given if token not in known), None)
+    if word is not None:
+        return unknown_option(word, verb, known)
+    return f"headway {verb} has no use for {error.unused_tokens[0]!r}; see headway {verb} --help"
 
 
 def _unknown_command(error: UnknownCommandError, verbs: Iterable[str]) -> str:

@@ -68,6 +68,7 @@ def test_no_option_text_begins_with_of(verb: str, capsys: pytest.CaptureFixture[
         ("eval x y --batch-size 3", "'--batch-size'; did you mean --batch?"),
         ("classify x y --batch-size 3", "'--batch-size'; did you mean --batch?"),
         ("translate x --num-beams 3", "'--num-beams'; did you mean --beam?"),
+        ("translate x y z --beams 3 --num-beams 3", "'--num-beams'; did you mean --beam?"),
         ("generate x --max-length 3", "'--max-length'; did you mean --max-new-tokens?"),
         ("cost gpt2 --seq-len 3", "'--seq-len'; did you mean --length?"),
         ("convert a b --precision bfloat16", "'--precision'; did you mean --dtype?"),
@@ -78,6 +79,12 @@ def test_no_option_text_begins_with_of(verb: str, capsys: pytest.CaptureFixture[
 def test_names_of_other_tools_get_a_hint(command: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command.split()) == 2
     assert capsys.readouterr() == ("", f"headway: there is no option {sentence}\n")
+
+
+def test_a_word_too_many_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", "x", "y", "z", "--beams", "3"]) == 2
+    sentence = "headway translate has no use for 'z'; see headway translate --help"
+    assert capsys.readouterr() == ("", f"headway: {sentence}\n")
 
 
 def test_every_hint_and_alias_names_an_option_that_exists() -> None:
