@@ -99,7 +99,8 @@ def accepted(tokens: Sequence[str]) -> list[str]:
     own = ALIASES.get(tokens[0], {}) if tokens else {}
     if tokens[:1] == ["train"] and (group := next((token for token in tokens if token in _GROUPS), None)):
         raise ValueError(f"there is no option {group!r}; did you mean {_GROUPS[group]}?")
-    return with_page([re.sub(r"^[^=]+", lambda found: own.get(found[0], found[0]), token) for token in tokens])
+    words = [re.sub(r"^[^=]+", lambda found: own.get(found[0], found[0]), token) for token in tokens]
+    return words if tokens[:1] in (["look"], ["audit"]) else with_page(words)  # whose --html always takes a file
 
 
 def with_page(tokens: Sequence[str]) -> list[str]:
