@@ -194,9 +194,12 @@ def causality(mechanism: Mechanism, trial: Trial) -> float:
 def padding_is_nothing(mechanism: Mechanism, trial: Trial) -> float:
     """Padding on the left or on the right, of any content, declared by padding(), changes nothing at real positions."""
     call = trial.call
-    gone = _padded_keys(call, trial.seed)
-    real = (~gone).nonzero()[:, 0]
-    rows = real if call.q.shape[2] == call.k.shape[2] else torch.arange(call.q.shape[2])
+    gone = _padded_keys(call, left=trial.seed % 2 == 0)
+    rows, real = _kept(call, gone)
+    if not torch.equal(visible(mechanism, call)[:, :, rows][..., real], visible(mechanism, _alone(call, rows, real))):
+        # A grid without its first row counts its positions anew: a mask that names positions would mean others.
+        gone = _padded_keys(call, left=False)
+        rows, real = _kept(call, gone)
     short = outcome(mechanism.attend, _alone(call, rows, real))
     upstream = torch.zeros(*call.q.shape[:3], call.v.shape[3], dtype=call.v.dtype).index_copy(2, rows, ripple(short[0]))
     dirty = narrowed(_poisoned(call, gone[None], trial.seed), padding(keep=~gone[None]))
@@ -250,15 +253,21 @@ def _with_empty_rows(mechanism: Mechanism, trial: Trial) -> Call:
     return next(call for call in calls if accepts(mechanism, call))
 
 
-def _padded_keys(call: Call, seed: int) -> Tensor:
+def _padded_keys(call: Call, *, left: bool) -> Tensor:
     """Which keys to declare as padding: a few on one side; on a grid with windows, whole rows at its end."""
-    gone, count, left = torch.zeros(call.k.shape[2], dtype=torch.bool), 3, seed % 2 == 0
+    gone, count = torch.zeros(call.k.shape[2], dtype=torch.bool), 3
     spec = call.spec
     if spec.fills_layout and spec.layout is not None:
         windows = record_of(spec).pattern_of(spec) is not None
         count, left = (2 if windows else 1) * spec.layout[1], left and not windows
     gone[slice(0, count) if left else slice(len(gone) - count, None)] = True
     return gone
+
+
+def _kept(call: Call, gone: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows and the keys that stay; queries that are no keys all stay."""
+    real = (~gone).nonzero()[:, 0]
+    return real if call.q.shape[2] == call.k.shape[2] else torch.arange(call.q.shape[2]), real
 
 
 def _alone(call: Call, rows: Tensor, real: Tensor) -> Call:

@@ -162,6 +162,7 @@ GAPS = frozenset({"quarantine", "masks"})
 SDPA, EAGER = (made(lambda how=how: tiny_llama(how), **LEFT) for how in ("sdpa", "eager"))
 # NaN in padding gets out of all of these as they come.
 ALIKE = frozenset({"masks", "quarantine", "empty", "padding"})
+UNSAVED = {"export"}  # the bug was put into the model by hand, and is gone after saving and loading
 
 
 def gpt(how: str) -> Build:
@@ -169,7 +170,15 @@ def gpt(how: str) -> Build:
 
 
 TWINS = [
-    Twin("gpt2-without-its-flag", "", "causal", "transformer.h.1.attn", made(flagless, **LEFT), gpt("sdpa"), ALIKE),
+    Twin(
+        "gpt2-without-its-flag",
+        "",
+        "causal",
+        "transformer.h.1.attn",
+        made(flagless, **LEFT),
+        gpt("sdpa"),
+        ALIKE | UNSAVED,
+    ),
     Twin(
         "gpt2-with-a-mean",
         "nanochat#844",
@@ -177,7 +186,7 @@ TWINS = [
         "transformer.h.0.mlp",
         made(mean_gpt2, **LEFT),
         gpt("eager"),
-        ALIKE,
+        ALIKE | UNSAVED,
     ),
     Twin(
         "llama-without-its-mask",
@@ -204,7 +213,7 @@ TWINS = [
         "model.layers.1.input_layernorm",
         made(normed_llama, **LEFT),
         EAGER,
-        ALIKE | {"causal"},
+        ALIKE | UNSAVED | {"causal"},
     ),
     Twin(
         "bert-layer-without-mask",
