@@ -121,7 +121,7 @@ def _observed(*tensors: Tensor) -> bool:
     return (
         is_compiling()
         or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
         or forward_ad._current_level >= 0
         or any(type(x) not in _PLAIN for x in tensors)
     )
