@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+from headway.cli.output import STDOUT, Flag, Output
+
 Count = int | str | None  # a letter is for --formula alone
 
 
@@ -62,21 +63,13 @@ class CostView:
     "Measure this machine and remember it, so that times can be predicted; takes some seconds."
 
 
-@Parameter(name="*")
+@Parameter(name="*", group="The table of --latex and --markdown")
 @dataclass(frozen=True)
-class Format:
-    """In which format, and where to."""
+class PaperTable:
+    """One compact table, as a paper has it."""
 
-    json: Flag = False
-    "One object (a list of several targets)."
-    csv: Flag = False
-    "Comma-separated values, numbers in full."
-    latex: Flag = False
-    "One compact table of LaTeX for a paper, with booktabs; all tables with --full."
-    markdown: Flag = False
-    "One compact table of Markdown; all tables with --full."
     full: Flag = False
-    "With --latex and --markdown: every table of the report, in all digits."
+    "Every table of the report, in all digits, instead of the compact one."
     rows: str | None = None
     "Rows of the compact table, for example params,flops,memory; a wrong name lists them all."
     names: Annotated[list[str] | None, Parameter(name="--as", negative="")] = None
@@ -85,15 +78,14 @@ class Format:
     "Label of the compact table in LaTeX."
     transpose: Flag = False
     "Models down and quantities across in the compact table."
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
-    "Write into this file instead of stdout."
 
 
 def cost(
     *targets: str,
     size: Size = Size(),
     view: CostView = CostView(),
-    format: Format = Format(),
+    paper: PaperTable = PaperTable(),
+    output: Output = STDOUT,
 ) -> int:
     """What a model costs: parameters, FLOPs, memory, depth, reach, bottleneck, time.
 
@@ -120,18 +112,13 @@ def cost(
     targets
         A preset, a directory with config.json, a run, or package.module:function that makes a model.
     """
-    from headway.cli.output import writable
-    from headway.render.formats import chosen
-
-    kind = chosen(json=format.json, csv=format.csv, latex=format.latex, markdown=format.markdown)
     mode = _mode(view, targets)
-    _check_table(format, mode, kind, targets)
-    writable(format.output)
+    _check_table(paper, mode, output.format, targets)
+    output.check()
     # torch takes seconds to import, and --help must not wait for it
     from headway.cli import cost_views
 
-    job = cost_views.Job(targets, _given(size, mode), mode, view, kind, format, size.memory)
-    return cost_views.run(job)
+    return cost_views.run(cost_views.Job(targets, _given(size, mode), mode, view, paper, output, size.memory))
 
 
 def _mode(view: CostView, targets: tuple[str, ...]) -> str:
@@ -151,13 +138,13 @@ def _mode(view: CostView, targets: tuple[str, ...]) -> str:
     return mode
 
 
-def _check_table(format: Format, mode: str, kind: str, targets: tuple[str, ...]) -> None:
+def _check_table(paper: PaperTable, mode: str, kind: str, targets: tuple[str, ...]) -> None:
     """Refuse what belongs to the compact table where there is none."""
-    if len(format.names or ()) > len(targets):
-        raise ValueError(f"--as names the targets in their order: {len(format.names or ())} names for {len(targets)}")
-    if format.full and format.rows is not None:
+    if len(paper.names or ()) > len(targets):
+        raise ValueError(f"--as names the targets in their order: {len(paper.names or ())} names for {len(targets)}")
+    if paper.full and paper.rows is not None:
         raise ValueError("--rows chooses rows of the compact table, and --full prints all tables: leave one out")
-    if format.rows is not None and (mode != "report" or kind in ("json", "csv")):
+    if paper.rows is not None and (mode != "report" or kind in ("json", "csv")):
         raise ValueError("--rows is for the compact table of a report, in the terminal, --latex or --markdown")
 
 

@@ -3,10 +3,8 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.output import put
 from headway.cost.input_lengths import PriceRequest
 from headway.cost.price import drafted, price
 from headway.cost.sheet import Sheet
@@ -17,11 +15,12 @@ from headway.cost.show.paper_table import paper_table, read_rows
 from headway.cost.show.record import as_json
 from headway.cost.show.report import sentences, title, units
 from headway.cost.show.sweep import read_sweep, sweep_record, sweep_table, swept
-from headway.render.formats import LATEX, MARKDOWN, TEXT, formatted
+from headway.render.formats import LATEX, MARKDOWN, records
 from headway.render.table import Table
 
 if TYPE_CHECKING:
-    from headway.cli.cost import CostView, Format
+    from headway.cli.cost import CostView, PaperTable
+    from headway.cli.output import Output
 
 
 @dataclass(frozen=True)
@@ -32,18 +31,14 @@ class Job:
     given: dict[str, Any]
     mode: str
     view: "CostView"
-    kind: str
-    format: "Format"
+    paper: "PaperTable"
+    output: "Output"
     memory: str | None
-
-    @property
-    def output(self) -> Path | None:
-        return self.format.output
 
     @property
     def named(self) -> Iterator[tuple[str, str]]:
         """Targets, and what tables call them."""
-        names = self.format.names or []
+        names = self.paper.names or []
         return zip(self.targets, (*names, *self.targets[len(names) :]), strict=True)
 
 
@@ -54,10 +49,10 @@ def run(job: Job) -> int:
 
 
 def _report(job: Job) -> int:
-    rows = read_rows(job.format.rows)
+    rows = read_rows(job.paper.rows)
     sheets = [price(target, **job.given, memory=job.memory, name=name) for target, name in job.named]
-    if job.format.rows is not None or (job.kind in (LATEX, MARKDOWN) and not job.format.full):
-        made = paper_table(sheets, rows, label=job.format.label, transpose=job.format.transpose)
+    if job.paper.rows is not None or (job.output.format in (LATEX, MARKDOWN) and not job.paper.full):
+        made = paper_table(sheets, rows, label=job.paper.label, transpose=job.paper.transpose)
         _print(job, "", [made], made, None)
     elif len(sheets) == 1:
         sheet = sheets[0]
@@ -70,7 +65,7 @@ def _report(job: Job) -> int:
 
 def _units(job: Job) -> int:
     tables = units()
-    record = {one.title: [dict(zip(one.columns, row, strict=True)) for row in one.rows] for one in tables}
+    record = {one.title: records(one) for one in tables}
     _print(job, "", tables, tables[0], record)
     return 0
 
@@ -78,22 +73,21 @@ def _units(job: Job) -> int:
 def _formula(job: Job) -> int:
     sheets = [drafted(target, PriceRequest(**job.given), name=name) for target, name in job.named]
     tables = [formula_table(sheet) for sheet in sheets]
-    records = [formula_record(sheet) for sheet in sheets]
+    objects = [formula_record(sheet) for sheet in sheets]
     flat = _flat([sheet.name for sheet in sheets], tables)
     said = [line for sheet in sheets for line in remarks(sheet)]
-    _print(job, "", tables, flat, records[0] if len(records) == 1 else records, said)
+    _print(job, "", tables, flat, objects[0] if len(objects) == 1 else objects, said)
     return 0
 
 
 def _explain(job: Job) -> int:
     sheets = [drafted(target, PriceRequest(**job.given), name=name) for target, name in job.named]
-    if job.kind == TEXT:
-        put("\n".join(f"{title(sheet)}\n\n{explain_text(sheet)}" for sheet in sheets), job.output)
+    if job.output.text:
+        job.output.put("\n".join(f"{title(sheet)}\n\n{explain_text(sheet)}" for sheet in sheets))
         return 0
     tables = [explain_table(sheet) for sheet in sheets]
     flat = _flat([sheet.name for sheet in sheets], tables)
-    records = [dict(zip(flat.columns, row, strict=True)) for row in flat.rows]
-    _print(job, "", tables, flat, records)
+    _print(job, "", tables, flat, records(flat))
     return 0
 
 
@@ -107,8 +101,8 @@ def _sweep(job: Job) -> int:
             raise ValueError("--plot draws one model: name one target")
     found = [swept(sweep, target, PriceRequest(**job.given), name=name) for target, name in job.named]
     tables = [sweep_table(sweep, sheets) for sheets in found]
-    records = [one for sheets in found for one in sweep_record(sweep, sheets)]
-    _print(job, "", tables, _flat([sheets[0].name for sheets in found], tables), records)
+    objects = [one for sheets in found for one in sweep_record(sweep, sheets)]
+    _print(job, "", tables, _flat([sheets[0].name for sheets in found], tables), objects)
     if job.view.plot is not None:
         drawing.plot(sweep, found[0], job.view.plot)
         print(f"plot: {job.view.plot}", file=sys.stderr)
@@ -125,9 +119,9 @@ def _verify(job: Job) -> int:
     sheets = [price(target, **job.given, name=name) for target, name in job.named]
     checks = [list(verify(sheet)) for sheet in sheets]
     tables = [verified_table(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
-    records = [verified_record(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
+    objects = [verified_record(sheet, found) for sheet, found in zip(sheets, checks, strict=True)]
     flat = _flat([sheet.name for sheet in sheets], tables)
-    _print(job, "", tables, flat, records[0] if len(records) == 1 else records)
+    _print(job, "", tables, flat, objects[0] if len(objects) == 1 else objects)
     wrong = [f"{sheet.name}: {name}" for sheet, found in zip(sheets, checks, strict=True) for name in mistaken(found)]
     for line in wrong:
         print(f"note: a count that is exact differs, which is an error in headway: {line}", file=sys.stderr)
@@ -152,24 +146,7 @@ def _flat(names: Sequence[str], tables: Sequence[Table]) -> Table:
 
 
 def _print(job: Job, head: str, tables: Sequence[Table], flat: Table, record: Any, said: Sequence[str] = ()) -> None:
-    if job.kind != TEXT:
-        put(formatted(job.kind, record=record, tables=tables, flat=flat), job.output)
-    elif job.output is not None:
-        from headway.render.table import plain_text
-
-        put(plain_text(head, tables, said), job.output)
-    else:
-        _show(head, tables, said)
-
-
-def _show(head: str, tables: Sequence[Table], said: Sequence[str]) -> None:
-    from rich.console import Console
-
-    from headway.render.table import WIDE, print_tables
-
-    console = Console()
-    # Piped into a file there is no width to fit, and numbers stand in full.
-    print_tables(console if console.is_terminal else Console(width=WIDE), head, tables, said)
+    job.output.write(tables, record=record, title=head, notes=said, flat=flat)
 
 
 def _note(sheets: Sequence[Sheet]) -> None:

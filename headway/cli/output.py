@@ -130,16 +130,3 @@ def _printer(title: str, tables: "Sequence[Table]", notes: Sequence[str]) -> Cal
     from headway.render.table import print_tables
 
     return lambda console: print_tables(console, title, tables, notes)
-
-
-def writable(path: Path | None) -> None:
-    """Refuse a place before anything is computed for it."""
-    from headway.data import files
-
-    if path is not None:
-        files.writable(path)
-
-
-def put(text: str, path: Path | None) -> None:
-    """Write it, whole or not at all."""
-    Output(out=path).put(text)

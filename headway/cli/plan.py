@@ -1,12 +1,12 @@
 """`headway plan`: which model for this data, in this time and memory."""
 
-import json as json_format
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from headway.cli.output import STDOUT, Output
 from headway.config.base import nearest
 from headway.config.train import TrainConfig
 
@@ -22,7 +22,7 @@ def plan(
     *data: Annotated[str, Parameter(allow_leading_hyphen=True)],
     budget: str = "1h",
     memory: str | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = STDOUT,
     settings: Annotated[TrainConfig | None, Parameter(name="*", negative="")] = None,
 ) -> int:
     """Propose a model for data, a time and a memory, and print the command that trains it.
@@ -52,10 +52,9 @@ def plan(
         The time that training may take: 90s, 20min, 2h, 1d.
     memory
         Memory of a step at most: 512M, 8G, 16GiB; by default that of this machine.
-    json
-        One object instead of a table.
     """
     _check(task, data)
+    output.check()
     from headway.app.plan.show import read_seconds
     from headway.app.settings import merged, resolve
 
@@ -67,14 +66,12 @@ def plan(
     config = resolve(given)
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.plan import Wanted, make_plan
-    from headway.app.plan.show import as_json, text_of
+    from headway.app.plan.show import as_json, data_text, plan_table, remarks
 
     wanted = Wanted(seconds, _bytes(memory), _machine())
     found = make_plan(config, given, wanted)
-    if json:
-        print(json_format.dumps({"task": task} | as_json(found, wanted), indent=2))
-    else:
-        print("\n".join(text_of(found)))
+    record = {"task": task} | as_json(found, wanted)
+    output.write([plan_table(found)], record=record, title=data_text(found.known), notes=remarks(found))
     return 0
 
 

@@ -17,12 +17,13 @@ from headway.app.plan import data as plan_data
 from headway.app.plan import sizes as plan_sizes
 from headway.app.plan.candidate import DATA, ENOUGH, PASSES, SHARE, TIME, Wanted, command_of
 from headway.app.plan.data import DataSize, data_size
-from headway.app.plan.show import as_json, read_seconds, text_of
+from headway.app.plan.show import as_json, data_text, plan_table, read_seconds, remarks
 from headway.app.plan.sizes import LADDER, choices, length_for
 from headway.app.settings import merged, resolve
 from headway.cli import main
 from headway.config.train import TokenizerConfig, TrainConfig
 from headway.data.tokenizer_training import train_tokenizer
+from headway.render.table import plain_text
 from tests.app.machine_by_hand import machine
 
 
@@ -218,7 +219,7 @@ def test_as_json_and_as_text(text: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     said = json.loads(json.dumps(as_json(found, Wanted(200.0, None, machine()))))
     best = [one for one in said["candidates"] if one["recommended"]]
     assert len(best) == 1 and best[0]["steps"] == found.best.steps and said["command"] == found.command
-    lines = list(text_of(found))
+    lines = plain_text(data_text(found.known), [plan_table(found)], remarks(found)).splitlines()
     assert [line for line in lines if line.startswith("*")][-1] == f"* {found.why}" and lines[-1] == found.command
 
 

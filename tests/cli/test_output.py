@@ -90,7 +90,7 @@ def test_html_takes_a_file_only_if_one_follows() -> None:
     assert with_page(["generate", "--", "--html"]) == ["generate", "--", "--html"]
 
 
-@pytest.mark.parametrize("verb", ["runs", "bench", "eval", "info", "mechanisms"])
+@pytest.mark.parametrize("verb", ["cost", "plan", "runs", "bench", "eval", "info", "mechanisms"])
 def test_verbs_that_print_tables_have_the_same_options(verb: str) -> None:
     function = getattr(import_module(f"headway.cli.{verb}"), verb)
     assert get_type_hints(function)["output"] is Output

@@ -1,13 +1,13 @@
 """A plan for people and for programs, and times as people write them."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from headway.app.plan import Plan
 from headway.app.plan.candidate import MEMORY, Candidate, Wanted
 from headway.app.plan.data import DataSize
-from headway.render import duration, short, step_time
+from headway.render.numbers import short, step_time
+from headway.render.table import COUNT, DURATION, Amount, Cell, Table
 
 UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)")
@@ -35,18 +35,17 @@ HEADS = (
 SIZES = ("width", "layers", "heads")
 
 
-def text_of(plan: Plan) -> Iterator[str]:
-    """Lines: the data, a table of sizes, the reason, the command."""
-    yield _data(plan.known)
-    yield ""
-    rows = [HEADS, *(_cells(one, marked=one is plan.best) for one in plan.candidates)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADS))]
-    for row in rows:
-        yield "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-    yield from ("", f"* {plan.why}", "", plan.command)
+def plan_table(plan: Plan) -> Table:
+    """The sizes that were considered; the best one is marked."""
+    return Table("", HEADS, [_cells(one, marked=one is plan.best) for one in plan.candidates])
 
 
-def _data(known: DataSize) -> str:
+def remarks(plan: Plan) -> list[str]:
+    """The reason for the choice, and the command."""
+    return [f"* {plan.why}", "", plan.command]
+
+
+def data_text(known: DataSize) -> str:
     if known.pictures is not None:
         p = known.pictures
         return f"{p.count:,} images of {p.size[0]} x {p.size[1]} pixels, {len(p.labels)} classes"
@@ -56,17 +55,22 @@ def _data(known: DataSize) -> str:
     return f"{rows}about {known.tokens:,} tokens, {size:,} different ones{classes}"
 
 
-def _cells(one: Candidate, *, marked: bool) -> tuple[str, ...]:
-    sizes = [_size(getattr(one.choice, name)) for name in SIZES]
-    start = ("*" if marked else "", *sizes, f"{one.price.parameters:,}", str(one.batch), f"{short(one.price.memory)}B")
+def _cells(one: Candidate, *, marked: bool) -> list[Cell]:
+    memory = Amount(one.price.memory, text=f"{short(one.price.memory)}B")
+    sizes = (getattr(one.choice, name) for name in SIZES)
+    start = ["*" if marked else "", *sizes, one.price.parameters, one.batch, memory]
     if one.limit == MEMORY:
-        return (*start, "too large", *["–"] * 6)
-    spent = (step_time(one.seconds), f"{one.steps:,}", duration(one.steps * one.seconds))
-    return (*start, *spent, short(one.tokens), f"{one.ratio:,.3g}", f"{one.passes:,.1f}", short(one.flops))
-
-
-def _size(value: int | None) -> str:
-    return "–" if value is None else str(value)
+        return [*start, Amount(one.seconds, text="too large"), *[None] * 6]
+    return [
+        *start,
+        Amount(one.seconds, text=step_time(one.seconds)),
+        one.steps,
+        Amount(one.steps * one.seconds, DURATION),
+        Amount(one.tokens, COUNT),
+        Amount(one.ratio, text=f"{one.ratio:,.3g}"),
+        Amount(one.passes, text=f"{one.passes:,.1f}"),
+        Amount(one.flops, COUNT),
+    ]
 
 
 def as_json(plan: Plan, wanted: Wanted) -> dict[str, Any]:
