@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 from headway.audit.report import BROKEN, HOLDS, NOT_APPLICABLE, REFUTED, STATUSES, Example, Finding, Report, Strip
 from headway.render import Token, duration, legible
-from headway.render.table import Cell, Table, print_tables
+from headway.render.table import Amount, Cell, Table, print_tables
 from headway.render.text import printable
 from headway.render.tokens import MARKS, shortened, signs
 
@@ -65,17 +65,25 @@ def _example(example: Example, width: int) -> Iterator[str]:
 
 def _laws(report: Report, colour: bool, width: int) -> Iterator[str]:
     """The table; the colour comes afterwards, since the words have to stand in columns first."""
-    kind = " (quick)" if report.quick else ""
-    rows = [_row(one) for one in report]
-    title = f"{one_line(report.target)}: {one_line(report.model)}{kind}"
-    for line in _rendered(Table(title, HEADS, rows), width):
+    for line in _rendered(laws_table(report), width):
         yield _verdict_painted(line, colour)
 
 
+def laws_table(report: Report) -> Table:
+    """The verdicts, a row for each law."""
+    kind = " (quick)" if report.quick else ""
+    return Table(f"{one_line(report.target)}: {one_line(report.model)}{kind}", HEADS, [_row(one) for one in report])
+
+
 def _row(one: Finding) -> tuple[Cell, ...]:
-    deviation = None if one.deviation is None else figure(one.deviation)
-    tolerance = figure(one.tolerance) if one.broken and one.tolerance is not None else None
-    return (one_line(one.law), one.status, one.trials, deviation, tolerance, one_line(one.module) or None)
+    tolerance = one.tolerance if one.broken else None
+    return (
+        one_line(one.law),
+        one.status,
+        one.trials,
+        *(None if value is None else Amount(value, text=figure(value)) for value in (one.deviation, tolerance)),
+        one_line(one.module) or None,
+    )
 
 
 def one_line(text: str) -> str:

@@ -1,14 +1,14 @@
 """`headway audit`: which laws a model keeps, and a counter-example for each that it breaks."""
 
-import json as json_format
 import shutil
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from headway.cli.output import STDOUT, Output
 
 if TYPE_CHECKING:
     from headway.adapt.adapter import Adapter
@@ -56,8 +56,7 @@ def audit(
     health: Annotated[bool, Parameter(negative="")] = False,
     data: str | None = None,
     seed: int = 0,
-    json: Annotated[bool, Parameter(negative="")] = False,
-    html: str | None = None,
+    output: Output = STDOUT,
     options: Annotated[CallOptions | None, Parameter(name="*")] = None,
 ) -> int:
     """Try the laws on a model: causal, padding, batch, cache and more.
@@ -95,15 +94,12 @@ def audit(
         A text file to look at with --health; else random inputs.
     seed
         Seed of all that is drawn.
-    json
-        One object instead of a table.
-    html
-        Write a page of its own to this file.
     """
     if data is not None and not health:
         raise ValueError("--data is what --health looks at: add --health, or leave it out")
     if laws is not None and health:
         raise ValueError("--health measures, and tries no laws: leave --laws out")
+    output.check()
     overrides = {name: value for name, value in asdict(options or CallOptions()).items() if value is not None}
     # torch takes seconds to import, and --help must not wait for it
     from headway.audit.examination import open_subject
@@ -113,8 +109,8 @@ def audit(
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
         found, adapter = open_subject(target, overrides, seed=seed)
     if health:
-        return _health(found, adapter, overrides, data=data, seed=seed, json=json, html=html)
-    return _laws(found, adapter, overrides, laws=laws, quick=quick, seed=seed, json=json, html=html)
+        return _health(found, adapter, overrides, data=data, seed=seed, to=output)
+    return _laws(found, adapter, overrides, laws=laws, quick=quick, seed=seed, to=output)
 
 
 def _laws(
@@ -122,29 +118,31 @@ def _laws(
     adapter: "Adapter | None",
     overrides: dict[str, Any],
     *,
-    json: bool,
-    html: str | None,
+    to: Output,
     **how: Any,
 ) -> int:
     from headway.app.audit import report_page, sentences, write_beside_run
     from headway.audit.examination import examine
-    from headway.audit.text import lines
+    from headway.audit.text import laws_table, lines
 
     with redirect_stdout(sys.stderr):
         report = examine(found.model, adapter, name=found.name, say=_say, **overrides, **how)
-    if html is not None:
-        _write(Path(html), report_page(report))
     if found.run is not None:
         write_beside_run(found.run, report)
-    print(json_format.dumps(report.as_json(), indent=2) if json else "\n".join(_lines(report, lines, sentences())))
+    to.write(
+        [laws_table(report)],
+        record=report.as_json(),
+        page=lambda: report_page(report),
+        text=lambda console: print(*_lines(report, lines, sentences(), to), sep="\n", file=console.file),
+    )
     if not any(one.trials for one in report):
         raise ValueError(f"no law could be tried on {found.name}: see the reasons above, and say how it is called")
     return 0 if report.holds else BROKEN
 
 
-def _lines(report: "Report", lines: Any, sentences: dict[str, str]) -> list[str]:
+def _lines(report: "Report", lines: Any, sentences: dict[str, str], to: Output) -> list[str]:
     width = shutil.get_terminal_size((100, 24)).columns
-    return lines(report, sentences, colour=_colours(), width=max(60, min(width, 140)))
+    return lines(report, sentences, colour=to.out is None and _colours(), width=max(60, min(width, 140)))
 
 
 def _colours() -> bool:
@@ -158,24 +156,20 @@ def _health(
     adapter: "Adapter | None",
     overrides: dict[str, Any],
     *,
-    json: bool,
-    html: str | None,
+    to: Output,
     **how: Any,
 ) -> int:
     from headway.app.audit import diagnose_target, health_page
-    from headway.audit.health.show import lines
+    from headway.audit.health.show import lines, tables
 
     health = diagnose_target(found, adapter, overrides, **how)
-    if html is not None:
-        _write(Path(html), health_page(found.name, health))
-    print(json_format.dumps(health.as_json(), indent=2) if json else "\n".join(lines(health)))
+    to.write(
+        tables(health),
+        record=health.as_json(),
+        page=lambda: health_page(found.name, health),
+        text=lambda console: print(*lines(health), sep="\n", file=console.file),
+    )
     return 0 if health.healthy else BROKEN
-
-
-def _write(path: Path, text: str) -> None:
-    from headway.data.files import write_whole
-
-    print(f"written: {write_whole(path, text)}", file=sys.stderr)
 
 
 def _say(line: str) -> None:

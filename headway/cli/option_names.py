@@ -23,7 +23,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "train": {"--optimiser": "--optim.kind", "--optimizer": "--optim.kind"}
     | {f"--{name}": f"--data.{name}" for name in _COLUMNS},
     "eval": {f"--data.{name}": f"--{name}" for name in _COLUMNS},
-    "cost": {"--optim.kind": "--optimiser", "--optimizer": "--optimiser"},
+    "cost": {"--optim.kind": "--optimiser", "--optimizer": "--optimiser", "--output": "--out"},
 }
 
 # A group of settings of `train` whose name alone is taken for one of them -> that one.

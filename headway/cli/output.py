@@ -37,7 +37,7 @@ class Output:
     "LaTeX tables, with booktabs."
     html: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None
     "An HTML page: in this file (.html) besides the result, or without a file name as the result."
-    out: Annotated[Path | None, Parameter(name=["--out", "-o", "--output"])] = None
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None
     "Write the result into this file; without a format option, its suffix (.json .csv .md .tex .html) is the format."
 
     @property

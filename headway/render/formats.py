@@ -172,7 +172,7 @@ def formatted(
     if kind == JSON:
         return json_text(record, indent=indent)
     if kind == CSV:
-        return csv_text(flat or tables[0])
+        return csv_text(flat or tables[0]) if flat or tables else ""
     if kind == HTML:
-        return tables_page(title or tables[0].title or "headway", tables, sentences)
+        return tables_page(title or (tables[0].title if tables else "") or "headway", tables, sentences)
     return (latex(tables) if kind == LATEX else markdown(tables)) + "\n"

@@ -11,7 +11,7 @@ from typing import get_type_hints
 import pytest
 
 from headway.cli import main
-from headway.cli.option_names import with_page
+from headway.cli.option_names import accepted, with_page
 from headway.cli.output import Output
 from headway.render import GENERATOR, Amount, Table
 from tests.render.parsed import Parsed
@@ -83,6 +83,12 @@ def test_mistakes_are_said_before_anything_is_computed(tmp_path: Path) -> None:
         Output(out=tmp_path).check()
 
 
+def test_another_spelling_is_accepted_or_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert accepted(["cost", "gpt2", "--output", "x.json"]) == ["cost", "gpt2", "--out", "x.json"]
+    assert main(["info", "--output", "x.json"]) == 2
+    assert "did you mean --out?" in capsys.readouterr().err
+
+
 def test_html_takes_a_file_only_if_one_follows() -> None:
     assert with_page(["info", "--html", "--json"]) == ["info", "--html", "-", "--json"]
     assert with_page(["info", "--html"]) == ["info", "--html", "-"]
@@ -90,7 +96,7 @@ def test_html_takes_a_file_only_if_one_follows() -> None:
     assert with_page(["generate", "--", "--html"]) == ["generate", "--", "--html"]
 
 
-@pytest.mark.parametrize("verb", ["cost", "plan", "runs", "bench", "eval", "info", "mechanisms"])
+@pytest.mark.parametrize("verb", ["cost", "plan", "runs", "audit", "bench", "eval", "info", "mechanisms"])
 def test_verbs_that_print_tables_have_the_same_options(verb: str) -> None:
     function = getattr(import_module(f"headway.cli.{verb}"), verb)
     assert get_type_hints(function)["output"] is Output
@@ -106,6 +112,6 @@ def test_a_command_in_every_format(capsys: pytest.CaptureFixture[str], tmp_path:
     assert [row[0] for row in csv.reader(io.StringIO(said("--csv")))] == ["name", *names]
     assert "| gpt2 | language |" in said("--markdown") and r"gpt2 & language \\" in said("--latex")
     assert Parsed(said("--html")).tags["tr"] == len(names) + 1
-    for option in ("-o", "--out", "--output"):
+    for option in ("-o", "--out"):
         assert said("--json", option, str(tmp_path / option)) == ""
         assert json.loads((tmp_path / option).read_text())[0] == {"name": "gpt2", "kind": "language"}

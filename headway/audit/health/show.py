@@ -21,6 +21,7 @@ from headway.render import (
     paragraph,
     visible,
 )
+from headway.render.table import Amount, Cell, plain_text
 
 _WIDTH = 100
 
@@ -34,24 +35,26 @@ COLUMNS = {
 
 def lines(health: Health) -> list[str]:
     """The whole diagnosis."""
-    found = []
-    if health.heads:
-        found += ["attention, by layer (means over heads)", *_grid(layer_table(health.heads)), ""]
-    if health.depth:
-        found += ["depth", *_grid(depth_table(health.depth)), ""]
+    found = [line.rstrip() for one in tables(health) for line in [*plain_text("", [one]).splitlines(), ""]]
     if health.logits is not None:
         found.append(f"largest |output| {number(health.logits.largest, digits=4)} ({health.logits.dtype})")
     found += [f"note: {note}" for note in health.notes]
     return [visible(line) for line in [*found, "", *_symptoms(health.symptoms)]]
 
 
-def layer_table(heads: Sequence[Head]) -> list[list[str]]:
-    """A head, then a row for each layer: its name, how many heads, and the means of its measures."""
-    rows = [["layer", "heads", *COLUMNS]]
+def tables(health: Health) -> list[Table]:
+    """The layers and the blocks, where they were measured."""
+    found = [layer_table(health.heads)] if health.heads else []
+    return [*found, depth_table(health.depth)] if health.depth else found
+
+
+def layer_table(heads: Sequence[Head]) -> Table:
+    """A row for each layer: its name, how many heads, and the means of its measures."""
+    rows: list[list[Cell]] = []
     for name, group in groupby(heads, key=lambda one: one.module):
         layer = list(group)
-        rows.append([name or "the model", str(len(layer)), *(_text(mean(layer, one)) for one in COLUMNS.values())])
-    return rows
+        rows.append([name or "the model", len(layer), *(_figure(mean(layer, one)) for one in COLUMNS.values())])
+    return Table("attention, by layer (means over heads)", ["layer", "heads", *COLUMNS], rows)
 
 
 def mean(layer: Sequence[Head], measure: str) -> float | None:
@@ -60,22 +63,15 @@ def mean(layer: Sequence[Head], measure: str) -> float | None:
     return sum(held) / len(held) if held else None
 
 
-def depth_table(depth: Sequence[Depth]) -> list[list[str]]:
-    rows = [[one.module, _text(one.activation), _text(one.gradient), "yes" if one.finite else "NO"] for one in depth]
-    return [["block", "activation", "gradient", "finite"], *rows]
-
-
-def _text(value: float | None) -> str:
-    return number(value, digits=3)
-
-
-def _grid(rows: list[list[str]]) -> list[str]:
-    """Columns as wide as their widest cell, the first to the left and numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(wide) if place == 0 else cell.rjust(wide) for place, (cell, wide) in enumerate(cells))
-        for cells in (list(zip(row, widths, strict=True)) for row in rows)
+def depth_table(depth: Sequence[Depth]) -> Table:
+    rows = [
+        [one.module, _figure(one.activation), _figure(one.gradient), "yes" if one.finite else "NO"] for one in depth
     ]
+    return Table("depth", ["block", "activation", "gradient", "finite"], rows)
+
+
+def _figure(value: float | None) -> Cell:
+    return None if value is None else Amount(value, text=number(value, digits=3))
 
 
 def _symptoms(symptoms: Sequence[Symptom]) -> list[str]:
