@@ -38,15 +38,14 @@ class Output:
     html: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None
     "An HTML page: in this file (.html) besides the result, or without a file name as the result."
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None
-    "Write the result into this file; without a format option, its suffix (.json .csv .md .tex .html) is the format."
+    "Write the result into this file instead of stdout."
 
     @property
     def format(self) -> str:
         """One of text, json, csv, markdown, latex, html."""
-        from headway.render.formats import SUFFIXES, TEXT, chosen
+        from headway.render.formats import chosen
 
-        found = chosen(json=self.json, csv=self.csv, markdown=self.markdown, latex=self.latex, html=self.html == PAGE)
-        return SUFFIXES.get(self.out.suffix, TEXT) if found == TEXT and self.out is not None else found
+        return chosen(json=self.json, csv=self.csv, markdown=self.markdown, latex=self.latex, html=self.html == PAGE)
 
     @property
     def text(self) -> bool:

@@ -12,7 +12,6 @@ from headway.render.table import Amount, Table, cell_text, cell_value
 from headway.render.text import visible
 
 TEXT, JSON, CSV, LATEX, MARKDOWN, HTML = "text", "json", "csv", "latex", "markdown", "html"
-SUFFIXES = {".json": JSON, ".csv": CSV, ".tex": LATEX, ".md": MARKDOWN, ".html": HTML, ".htm": HTML}
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
