@@ -203,23 +203,15 @@ def test_no_file_asks_which_mechanism_it_is() -> None:
 
 # How large the package may be: today's figure rounded up, and the design's target. Lower a budget when the package has
 # become smaller; raise one only with a reason in the commit.
-BUDGETS = {"files": (440, 390), "lines": (57_500, 45_000), "modules with one importer": (80, 60)}
+BUDGETS = {"files": (390, 390), "lines": (57_500, 45_000), "modules with one importer": (60, 60)}
 # Module names that nobody searches for: past participles, and words with a private meaning.
 UNSEARCHABLE = {
     "asked", "found", "held", "looked", "told", "said", "seen", "opened", "given", "wanted", "known", "scene",
     "dice", "places", "entrance", "stage", "sight", "meeting", "album", "hide", "bill", "together", "letters",
 }  # fmt: skip
-NOT_YET_RENAMED = {
-    "audit.health.seen", "audit.laws.stage", "audit.search.dice", "audit.search.scene", "hub.asked",
-    "ops.mask.places",
-}  # fmt: skip
-# Public class names with several meanings. Those of the first line are a layer's or a bias's and of its configuration:
-# both are the field's word. The others are to be renamed; a name that has one meaning again leaves the list.
-SEVERAL = {
-    "Alibi", "Clipped", "Relative", "Linear",
-    "Axis", "Batch", "Broken", "Call", "Choosing", "Entry", "Event", "Held", "Law", "Layer", "Line", "Memory",
-    "Opened", "Options", "Plan", "Reading", "Row", "Run", "Stream", "Table", "Trace", "Trial", "View", "Watch",
-}  # fmt: skip
+# Public class names with two meanings. The first four are a layer or a bias and its configuration, the field's word;
+# a plan of a run and of a kernel, a line of a text and of a cost sheet are to be renamed.
+SEVERAL = {"Alibi", "Clipped", "Relative", "Linear", "Plan", "Line"}
 
 
 def modules() -> dict[str, ast.Module]:
@@ -272,7 +264,7 @@ def test_a_class_name_has_one_meaning() -> None:
 
 def test_modules_have_names_that_a_reader_searches_for() -> None:
     named = {module for module in modules() if module.rpartition(".")[2].strip("_") in UNSEARCHABLE}
-    assert named <= {f"headway.{name}" for name in NOT_YET_RENAMED}
+    assert named == set()
 
 
 def test_the_rules_of_names_and_importers_find_what_breaks_them() -> None:

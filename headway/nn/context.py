@@ -24,9 +24,9 @@ from headway.nn.cache import Cache
 from headway.ops.bias import Bias
 from headway.ops.guard import at_least_float32, careful
 from headway.ops.mask import Mask, allowed, padding
+from headway.ops.mask.by_index import Keep
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
-from headway.ops.mask.places import Keep
 from headway.ops.values import readable, tracing
 
 

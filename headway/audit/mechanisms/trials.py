@@ -28,8 +28,8 @@ from headway.ops.mask import (
     window,
 )  # fmt: skip
 from headway.ops.mask.base import And, Not, Or
+from headway.ops.mask.by_index import Given, Keep, Segments
 from headway.ops.mask.pairs import ALL, Pairs, Where, take
-from headway.ops.mask.places import Given, Keep, Segments
 
 BATCH, KEY_WIDTH, VALUE_WIDTH = 2, 7, 5
 HEADS = ((3, 3), (3, 1), (6, 2))

@@ -20,9 +20,9 @@ from headway.ops.attention.kernels.tiles import ROWS, Tile, in_tiles, plan_tiles
 from headway.ops.attention.kernels.varlen import in_runs
 from headway.ops.linear import native_bfloat16
 from headway.ops.mask import Mask, causal
+from headway.ops.mask.by_index import Given
 from headway.ops.mask.kernel import choose, unpacked
 from headway.ops.mask.pairs import ALL, Pairs
-from headway.ops.mask.places import Given
 from headway.ops.values import real_numbers
 
 # Below this many scores per head a table costs nothing, and one dense tile beats a plan.

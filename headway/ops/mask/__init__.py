@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headway.ops.mask.base import Mask
-from headway.ops.mask.places import Given, Keep, Packed, Segments
+from headway.ops.mask.by_index import Given, Keep, Packed, Segments
 from headway.ops.mask.positions import Causal, Full, Global, Grid, Selected, Tiles, Window
 
 __all__ = [

@@ -8,8 +8,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from headway.ops.mask.base import Mask
+from headway.ops.mask.by_index import Keep, Packed
 from headway.ops.mask.pairs import Pairs
-from headway.ops.mask.places import Keep, Packed
 from headway.ops.mask.positions import Causal, Full, Global, Selected, Tiles, Window
 
 

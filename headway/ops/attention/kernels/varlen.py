@@ -17,8 +17,8 @@ from torch import Tensor
 
 from headway.ops.attention.call import Call
 from headway.ops.mask import Mask
+from headway.ops.mask.by_index import Keep
 from headway.ops.mask.pairs import Pairs
-from headway.ops.mask.places import Keep
 from headway.ops.values import real_numbers
 
 
