@@ -8,7 +8,7 @@ unigram     the likeliest pieces of bytes (arXiv:1804.10959)                 any
 
 The same text gives the same tokenizer, token by token.
 
->>> known = learn(["to be or not to be"], TokenizerConfig(kind="character"), task="language")
+>>> known = train_tokenizer(["to be or not to be"], TokenizerConfig(kind="character"), task="language")
 >>> known.size, known.decode(known.encode("not to be"))
 (9, 'not to be')
 """
