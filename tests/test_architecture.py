@@ -11,7 +11,7 @@ PACKAGE = Path(headway.__file__).parent
 # A part may import what stands to its left, directly or through others; parts of one group do not import one another.
 DIAGRAM = """
 steps <- sizes
-sizes, config, render <- ops <- nn <- models <- hub <- decoding, observe <- adapt
+sizes, config, render, native <- ops <- nn <- models <- hub <- decoding, observe <- adapt
 adapt <- cost, look, training <- audit, bench <- app <- cli
 config <- presets <- models
 config <- data <- hub
@@ -114,7 +114,7 @@ def test_dependencies_point_one_way() -> None:
 
 def test_the_diagram_means_what_the_design_says() -> None:
     allowed = reachable(DIAGRAM)
-    assert allowed["ops"] == {"steps", "sizes", "config", "render"}
+    assert allowed["ops"] == {"steps", "sizes", "config", "render", "native"}
     assert allowed["data"] == {"config"}
     assert "data" in allowed["decoding"]
     assert "data" not in allowed["models"]
@@ -202,8 +202,11 @@ def test_no_file_asks_which_mechanism_it_is() -> None:
 
 
 # How large the package may be: today's figure rounded up, and the design's target. Lower a budget when the package has
-# become smaller; raise one only with a reason in the commit.
-BUDGETS = {"files": (390, 390), "lines": (57_500, 45_000), "modules with one importer": (60, 60)}
+# become smaller; raise one only with a reason in the commit. The targets are without what came later: protection from
+# damaged and hostile files, compiled kernels, quantised weights and GGUF, the bench of peers (45 files, 6,000 lines);
+# chat templates, hub ids, constrained output and speculation (10 files, 2,000 lines); ten more decoders and classifiers
+# on them (8 files, 2,000 lines).
+BUDGETS = {"files": (453, 390), "lines": (67_500, 45_000), "modules with one importer": (76, 60)}
 # Module names that nobody searches for: past participles, and words with a private meaning.
 UNSEARCHABLE = {
     "asked", "found", "held", "looked", "told", "said", "seen", "opened", "given", "wanted", "known", "scene",

@@ -96,7 +96,7 @@ CALLS = {
     "gpt2": {"forward": 30, "training": 35, "step": 25},
     "llama3.2-1b": {"forward": 35, "training": 40, "step": 32},
 }
-FILES = {"gpt2": 9, "llama3.2-1b": 11}
+FILES = {"gpt2": 10, "llama3.2-1b": 11}  # the tenth decides whether GELU is computed by a compiled kernel
 READS = 9  # in a whole pass: ranges of tokens, positions and targets, and whether all was finite
 WAYS = [(preset, way) for preset, ways in CALLS.items() for way in ways]
 
@@ -110,7 +110,7 @@ def found(processes: Processes) -> Any:
 
 @pytest.mark.parametrize(("preset", "way"), WAYS)
 def test_functions_of_ours_a_layer(found: Any, preset: str, way: str) -> None:
-    assert 10 < found[preset][way]["calls"] <= CALLS[preset][way]
+    assert 5 < found[preset][way]["calls"] <= CALLS[preset][way]
 
 
 @pytest.mark.parametrize("preset", CALLS)

@@ -170,7 +170,9 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(run) -> None:
         hw.generate(run.model, "the", max_length=3)
     with pytest.raises(ValueError, match="a Request says itself how to go on: put temperature into it"):
         hw.generate(run.model, hw.Request(prompt="the"), temperature=0.5)
-    with pytest.raises(ValueError, match="a prompt is a text, tokens or a Request, or a list of these; not a int"):
+    with pytest.raises(
+        ValueError, match="a prompt is a text, tokens, messages or a Request, or a list of these; not a int"
+    ):
         unwrap(hw.generate)(run.model, 3)
     with pytest.raises(ValueError, match="a prompt of text needs a tokenizer"):
         hw.generate(hw.build("gpt2", **SMALL), "the")

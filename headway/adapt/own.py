@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from headway.adapt.adapter import Adapter, Reading, Step
 from headway.config import StackConfig
-from headway.config.base import ModelConfig, sides
+from headway.config.base import sides
+from headway.config.model import ModelConfig
 from headway.models import make
 from headway.ops.attention import record_of
 from headway.ops.mask import Mask, segments
@@ -33,8 +34,10 @@ def _rebuild(config: Any) -> Callable[[], nn.Module]:
 
 def _language(config: Any) -> Adapter:
     absolute = config.positions is not None and config.positions != "none"
+    # Past this length each token changes how all others are turned, and no law of parts holds.
+    alike = config.stack.longest_alike or config.length
     return Adapter(
-        vocabulary=config.vocabulary, longest=config.length, causal=config.stack.block.attention.causal,
+        vocabulary=config.vocabulary, longest=min(config.length, alike), causal=config.stack.block.attention.causal,
         shifts=not absolute and _shifts(config.stack), call=_read, takes=_takes(config.stack),
         session=_cached if _has_caches(config.stack) else None, rebuild=_rebuild(config),
     )  # fmt: skip

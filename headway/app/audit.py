@@ -23,6 +23,7 @@ from headway.audit.laws import LAWS
 from headway.audit.report import Report
 from headway.config.run_files import CONFIG, METRICS
 from headway.data.files import write_whole
+from headway.data.lines import beginning
 from headway.hub.load import OpenModel
 from headway.render import page
 
@@ -68,7 +69,9 @@ def _text(found: OpenModel, subject: AdaptedModel, data: str) -> dict[str, Tenso
     """The beginning of a file as rows of tokens."""
     if found.tokenizer is None or subject.adapter.inputs != "tokens":
         raise ValueError(f"{found.name} has no tokenizer to read {data} with: leave --data out for random inputs")
-    ids = found.tokenizer.encode(Path(data).read_text(encoding="utf-8"))
+    ids = found.tokenizer.encode(beginning(Path(data), size=64 * ITEMS * LENGTH))
+    if not ids:
+        raise ValueError(f"{data} is empty: there is no text in it to look at")
     length = fit_length(subject.adapter, LENGTH)
     rows = min(ITEMS, len(ids) // length)
     if rows < 1:

@@ -43,7 +43,12 @@ class Embedder:
     def of(cls, loaded: Loaded) -> "Embedder":
         model, tokenizer = readable(*loaded[:2], loaded.receipt.path)
         receipt = loaded.receipt
-        parts = (receipt.hash, receipt.dtype, model.config.model_dump_json(), tokenizer.engine.to_str())
+        parts = (
+            receipt.weights_hash or receipt.hash,
+            receipt.dtype,
+            model.config.model_dump_json(),
+            tokenizer.engine.to_str(),
+        )
         return cls(model, tokenizer, hashlib.sha256("\n".join(parts).encode()).hexdigest())
 
     def __call__(self, texts: Sequence[str], done: Callable[[int], None] | None = None) -> Vectors:

@@ -1,6 +1,8 @@
 """How good a model is on data of the user's own: which task fits a model, and its measures as text or JSON."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +38,37 @@ def _has_head(config: Any, task: str) -> bool:
 def evaluate(loaded: Loaded, task: str, settings: EvalSettings, progress: Progress) -> Evaluation:
     """Measure a model on data; nothing in it is random."""
     with torch.inference_mode():
-        return getattr(metrics, task)(loaded, settings, progress)
+        found = getattr(metrics, task)(loaded, settings, progress)
+    warning = loaded.receipt.warning
+    return replace(found, notes=(*found.notes, f"weights that are {warning}")) if warning else found
 
 
-def as_json(found: Evaluation) -> dict[str, Any]:
+def as_json(found: Evaluation, plain: Evaluation | None = None) -> dict[str, Any]:
+    """`plain`: the same of the model before its weights were quantised."""
     table = {} if found.table is None else {"labels": list(found.labels), "confusion": found.table.tolist()}
     rows = {"classes": _classes(found)} if table else {}
     samples = {"samples": list(found.samples)} if found.samples else {}
-    # JSON has no word for what is not a number.
-    measures = {name: value if math.isfinite(value) else None for name, value in found.measures.items()}
+    beside = {} if plain is None else {"not_quantised": _finite(plain.measures)}
     return {
-        "task": found.task, **measures, "counts": found.counts, **rows, **table, "notes": list(found.notes),
-        **samples,
+        "task": found.task, **_finite(found.measures), **beside, "counts": found.counts, **rows, **table,
+        "notes": list(found.notes), **samples,
     }  # fmt: skip
 
 
-def tables(found: Evaluation) -> list[Table]:
-    """The measures and counts; of a classifier its classes, and the confusion matrix where it is not too wide."""
+def _finite(measures: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON has no word for what is not a number."""
+    return {name: value if math.isfinite(value) else None for name, value in measures.items()}
+
+
+def tables(found: Evaluation, plain: Evaluation | None = None) -> list[Table]:
+    """The measures and counts; of a classifier its classes, and the confusion matrix where it is not too wide.
+
+    `plain`: the same of the model before its weights were quantised, which stands beside.
+    """
     measures = [(name, Amount(value, text=f"{value:.4f}")) for name, value in found.measures.items()]
     made = [Table("Measures", ("measure", "value"), [*measures, *found.counts.items()])]
+    if plain is not None:
+        made.append(_beside(found, plain))
     if found.table is None:
         return made
     shares = ("precision", "recall", "f1")
@@ -67,6 +81,18 @@ def tables(found: Evaluation) -> list[Table]:
         counts = [(label, *row) for label, row in zip(found.labels, found.table.tolist(), strict=True)]
         made.append(Table("Predicted (column), of the class (row)", ("class", *found.labels), counts))
     return made
+
+
+def _beside(found: Evaluation, plain: Evaluation) -> Table:
+    rows = [
+        (name, Amount(value, text=f"{value:.4f}"), Amount(was, text=f"{was:.4f}"), _change(value, was))
+        for (name, value), was in zip(found.measures.items(), plain.measures.values(), strict=True)
+    ]
+    return Table("Beside the weights as they are", ("measure", "quantised", "not quantised", "change"), rows)
+
+
+def _change(value: float, was: float) -> str:
+    return f"{100 * (value / was - 1):+.2f} %" if was and math.isfinite(value / was) else ""
 
 
 def samples_text(found: Evaluation) -> list[str]:

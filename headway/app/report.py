@@ -4,7 +4,6 @@ A section is a function of the run in SECTIONS; one that has nothing to show ret
 import, and only the tree of an exported model needs it.
 """
 
-import json
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -16,7 +15,10 @@ import yaml
 from headway.app.audit_section import audit
 from headway.app.cost_section import cost
 from headway.app.heads import heads
-from headway.app.run import Run, read_run
+from headway.app.run import Run, is_step, read_run
+from headway.config.file_errors import errors_of
+from headway.config.read_file import read_object
+from headway.config.size_limits import LARGE_BYTES
 from headway.data.files import write_whole
 from headway.render import (
     Branch,
@@ -55,6 +57,7 @@ STATES = {
     "stopped": ("stopped", "it can be taken up again"),
     "finished": ("finished", ""),
     "diverged": ("diverged", "the loss went astray"),
+    "damaged": ("damaged", "its metrics cannot be read"),
 }
 
 
@@ -166,7 +169,7 @@ def _words(name: str) -> str:
 
 def samples(run: Run) -> Section | None:
     """What the model wrote at each look, the newest first."""
-    rows = run.of("sample")
+    rows = [row for row in run.of("sample") if is_step(row.get("step", 0))]
     steps = sorted({int(row.get("step", 0)) for row in rows}, reverse=True)
     if not steps:
         return None
@@ -232,7 +235,7 @@ def _branch(node: "Node", whole: int, *, depth: int, times: int = 1) -> Branch:
 def _checkpoint_tree(manifest: Path) -> Html:
     """From the names and shapes of a checkpoint's tensors."""
     try:
-        listed = json.loads(manifest.read_bytes())["tensors"]
+        listed = read_object(manifest, LARGE_BYTES)["tensors"]
         shapes = {
             name.removeprefix("model/"): list(one["shape"]) for name, one in listed.items() if name.startswith("model/")
         }
@@ -326,7 +329,8 @@ def report(run_directory: Path) -> Path:
 def _section(write: Callable[[Run], Section | None], run: Run) -> Section | None:
     """A section that cannot be written says so in its place: the others are still worth reading."""
     try:
-        return write(run)
+        with errors_of(run.path.name):
+            return write(run)
     except ValueError as error:
         title = write.__name__.replace("_", " ").capitalize()
         return Section(title, paragraph(f"This part is missing: {error}"), write.__name__.replace("_", "-"))

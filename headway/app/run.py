@@ -1,6 +1,7 @@
 """A run as its directory tells it, whether it goes on, has stopped or was killed in the middle of a line. No torch."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from headway.models.model import Model
 
 QUIET = 120.0  # seconds without a new line after which a run without an end is taken for a stopped one, at least
-ENDS = {"finished": "finished", "early": "finished", "stopped": "stopped", "diverged": "diverged"}
+ENDS = {"finished": "finished", "early": "finished", "stopped": "stopped", "failed": "stopped", "diverged": "diverged"}
 
 Row = dict[str, Any]
 
@@ -32,6 +33,7 @@ class Run:
     rows: list[Row]
     age: float  # seconds since its last line
     notes: list[str] = field(default_factory=list)  # what could not be read
+    damaged: bool = False  # its metrics could not
 
     @property
     def name(self) -> str:
@@ -68,7 +70,7 @@ class Run:
     @cached_property
     def step(self) -> int:
         """Steps that are done."""
-        return max((row["step"] for row in self.rows if _is_step(row.get("step"))), default=0)
+        return max((row["step"] for row in self.rows if is_step(row.get("step"))), default=0)
 
     @property
     def steps(self) -> int | None:
@@ -78,7 +80,8 @@ class Run:
 
     @property
     def parameters(self) -> int | None:
-        return next((row["parameters"] for row in reversed(self.of("start")) if "parameters" in row), None)
+        found = (row.get("parameters") for row in reversed(self.of("start")))
+        return next((count for count in found if is_step(count)), None)
 
     @property
     def seconds(self) -> float | None:
@@ -102,7 +105,9 @@ class Run:
 
     @property
     def state(self) -> str:
-        """finished, stopped, diverged; running where lines came lately; new where nothing has happened yet."""
+        """finished, stopped, diverged, damaged; running where lines came lately; new where nothing has happened yet."""
+        if self.damaged:
+            return "damaged"
         if self.end is not None:
             return ENDS.get(str(self.end.get("reason")), "stopped")
         if not self.rows and self.age > QUIET:
@@ -117,7 +122,7 @@ class Run:
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
         """(step, value) of a measure; NaN where it was no number."""
-        return [(row["step"], _float(row[name])) for row in self.of(kind) if name in row and _is_step(row.get("step"))]
+        return [(row["step"], _float(row[name])) for row in self.of(kind) if name in row and is_step(row.get("step"))]
 
     def series(self, kind: str, name: str, label: str, **looks: Any) -> Series:
         return Series(label, self.curve(kind, name), **looks)
@@ -136,12 +141,32 @@ def read_run(path: Path) -> Run:
     notes: list[str] = []
     rows = _rows(path / METRICS, notes)
     config, machine = _mapping(path / CONFIG, notes), _mapping(path / MACHINE, notes)
-    newest = max(one.stat().st_mtime for one in (path / METRICS, path / CONFIG) if one.exists())
-    return Run(path, config, machine, rows, max(0.0, time.time() - newest), notes)
+    return Run(path, config, machine, rows or [], _age(path), notes, damaged=rows is None)
 
 
-def _rows(path: Path, notes: list[str]) -> list[Row]:
-    lines = list(read_rows(path))
+def read_or_note(path: Path) -> Run:
+    """The same; what cannot be read at all is a damaged run with a note, so that a list has all the others."""
+    try:
+        return read_run(path)
+    except (ValueError, OSError) as error:
+        return Run(path, {}, {}, [], _age(path), [f"cannot be read: {error}"], damaged=True)
+
+
+def _age(path: Path) -> float:
+    """Seconds since something was written to a run."""
+    newest = 0.0
+    for name in (METRICS, CONFIG):
+        with suppress(OSError):
+            newest = max(newest, (path / name).stat().st_mtime)
+    return max(0.0, time.time() - newest)
+
+
+def _rows(path: Path, notes: list[str]) -> list[Row] | None:
+    try:
+        lines = list(read_rows(path))
+    except (ValueError, OSError) as error:
+        notes.append(f"{path.name} cannot be read: {error}")
+        return None
     found = [row for _, row in lines if row is not None]
     damaged = sum(row is None and bool(line.strip()) for line, row in lines[:-1])  # the last may be half-written yet
     if damaged:
@@ -161,11 +186,11 @@ def _float(value: object) -> float:
     """A measure as a number; JSON has no NaN, so that it may be a word, or nothing."""
     try:
         return nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return nan
 
 
-def _is_step(value: object) -> bool:
+def is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

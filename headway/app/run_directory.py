@@ -2,35 +2,34 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from headway import __version__
+from headway.app.run_recovery import FILES, FOLDERS, contents, drop_old, give_back, open_run, set_aside
 from headway.app.settings import written
 from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.files import read_optional, write_whole
 from headway.training.distributed import World, machine
 
-# What headway writes there; any other file is the user's and is never deleted.
-FILES = (
-    "config.yaml",
-    "machine.json",
-    "metrics.jsonl",
-    "log.txt",
-    "cost.json",
-    "heads.json",
-    "audit.json",
-    "report.html",
-    "tensorboard",
-)
-FOLDERS = ("start", "data", "tokenizer", "checkpoints", "model")
-
 T = TypeVar("T")
+
+
+@contextmanager
+def one_writer(place: RunFiles, world: World) -> Iterator[None]:
+    """Inside, no other process writes to the run's directory; of several processes the first holds the lock."""
+    lock = rank_zero_first(world, lambda: open_run(place.path))
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+            with suppress(OSError):  # nothing came of it
+                place.path.rmdir()
 
 
 @contextmanager
@@ -38,20 +37,17 @@ def run_directory(
     place: RunFiles, config: TrainConfig, world: World, *, resume: bool, overwrite: bool
 ) -> Iterator[None]:
     """Inside, the run is prepared. Where that fails, a new directory goes and an overwritten one comes back."""
-    old = None if resume else rank_zero_first(world, lambda: _make(place, config, world, overwrite))
+    old = False if resume else bool(rank_zero_first(world, lambda: _make(place, config, world, overwrite)))
     try:
         yield
     except BaseException as error:
         # What was tokenised until Ctrl-C is kept, unless another run has to have its place back.
-        if world.first and not resume and (old is not None or isinstance(error, Exception)):
-            shutil.rmtree(place.path, ignore_errors=True)
-            if old is not None and old.exists():
-                old.rename(place.path)
+        if world.first and not resume and (old or isinstance(error, Exception)):
+            give_back(place.path)
         raise
     if world.first:
         write_whole(place.config, written(config))
-        if old is not None:
-            shutil.rmtree(old, ignore_errors=True)
+        drop_old(place.path)
 
 
 def rank_zero_first(world: World, job: Callable[[], T]) -> T | None:
@@ -77,30 +73,32 @@ def is_same_launch(place: RunFiles) -> bool:
     return found is not None and read_optional(place.path / "machine.json").get("launch") == found
 
 
-def _make(place: RunFiles, config: TrainConfig, world: World, overwrite: bool) -> Path | None:
-    """A new directory with the settings; and where an older run has moved to, if one had its place."""
-    old = None
-    if place.path.exists() and (not place.path.is_dir() or any(place.path.iterdir())):
+def _make(place: RunFiles, config: TrainConfig, world: World, overwrite: bool) -> bool:
+    """The settings of a new run in its directory; whether an older run had to give way."""
+    old = bool(contents(place.path))
+    if old:
         if not overwrite:
             raise ValueError(f"{place.path} is not empty: pass --resume to go on, --overwrite, or another --out")
         _check_run(place.path)
-        old = place.path.with_name(f".{place.path.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        place.path.rename(old)
-    place.path.mkdir(parents=True, exist_ok=True)
-    write_whole(place.config, written(config))
     facts = {"headway": __version__, "seed": config.seed, **machine(world), "command": sys.argv, "launch": _launch()}
-    write_whole(place.path / "machine.json", json.dumps(facts, indent=2) + "\n")
+    try:
+        if old:
+            set_aside(place.path)
+        write_whole(place.config, written(config))
+        write_whole(place.path / "machine.json", json.dumps(facts, indent=2) + "\n")
+    except BaseException:
+        give_back(place.path)
+        raise
     return old
 
 
 def _check_run(path: Path) -> None:
     """Refuse to replace what is not a run, or holds more than one."""
-    if not path.is_dir() or not (path / "config.yaml").exists():
+    if not (path / "config.yaml").exists():
         raise ValueError(f"{path} holds no run, and is not overwritten: choose another --out")
-    if foreign := [one.name for one in path.iterdir() if one.name not in (*FILES, *FOLDERS)]:
+    if foreign := [name for name in contents(path) if name not in (*FILES, *FOLDERS)]:
         raise ValueError(
-            f"{path} holds {min(foreign)}, which is no file of a run and would be lost: choose another --out"
+            f"{path} holds {foreign[0]}, which is no file of a run and would be lost: choose another --out"
         )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.app.report import noisy
-from headway.app.run import Run, read_run
+from headway.app.run import Run, read_or_note, read_run
 from headway.config.base import nearest
 from headway.config.run_files import is_run
 from headway.render import (
@@ -29,7 +29,7 @@ DEFAULT = Path("runs")
 def find_runs(directories: Sequence[Path]) -> list[Run]:
     """The runs in these directories, or these runs, the newest first."""
     found = [path for directory in directories or [DEFAULT] for path in _paths(directory)]
-    return sorted((read_run(path) for path in dict.fromkeys(found)), key=lambda run: (run.age, run.name))
+    return sorted((read_or_note(path) for path in dict.fromkeys(found)), key=lambda run: (run.age, run.name))
 
 
 def _paths(directory: Path) -> list[Path]:

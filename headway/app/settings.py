@@ -4,15 +4,15 @@ A file is YAML, TOML or JSON; a variable is HEADWAY_TRAIN_ and the setting in ca
 HEADWAY_TRAIN_OPTIM__RATE=0.002.
 """
 
-import json
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from headway.app.run_recovery import recover
+from headway.config.read_file import parse_yaml, read_settings
 from headway.config.run_files import CONFIG
 from headway.config.train import TrainConfig
 
@@ -47,14 +47,7 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def read(file: Path) -> dict[str, Any]:
     """The settings in a file, by the ending of its name."""
-    text = file.read_text(encoding="utf-8")
-    try:
-        if file.suffix == ".json":
-            found = json.loads(text)
-        else:
-            found = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{file} cannot be read: {error}") from None
+    found = read_settings(file)
     if not isinstance(found, dict):
         raise ValueError(f"{file} holds {type(found).__name__} where settings are expected, as in `steps: 1000`")
     return found
@@ -62,6 +55,7 @@ def read(file: Path) -> dict[str, Any]:
 
 def saved(place: Path) -> Path:
     """The settings of a run that is to be resumed."""
+    recover(place)
     file = place / CONFIG
     if not file.is_file():
         raise ValueError(f"{place} is no run that could be resumed: it has no config.yaml")
@@ -93,6 +87,6 @@ def _variables(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def _value(name: str, text: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text, name)
+    except ValueError:
         raise ValueError(f"{name}={text!r} cannot be read: put quotes around it") from None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
-from headway.cost.show.report import available
+from headway.config.size_limits import available_memory
 from headway.decoding import Request, generate
 from headway.hub import target
 from headway.hub.load import OpenModel, open_model
@@ -26,14 +26,14 @@ SEEDS = 2**63
 BY_CHANCE = "There is no tokenizer: the text is cut at its words, and each has a token by chance."
 
 
-def open_target(text: str, *, seed: int = 0, dtype: str | None = None) -> OpenModel:
+def open_target(text: str, *, seed: int = 0, dtype: str | None = None, weights: str | None = None) -> OpenModel:
     """What a word on the command line means: PRESET | directory | run | package.module:function."""
     if not 0 <= seed < SEEDS:
         raise ValueError(f"a seed is a whole number from 0 to 2**63 - 1, not {seed}")
     found = target.resolve(text)
     if isinstance(found, target.Preset):
         _check_room(found.config, found.name, torch.float32 if dtype is None else getattr(torch, dtype))
-    opened = open_model(text, dtype=dtype, seed=seed)
+    opened = open_model(text, dtype=dtype, weights=weights, seed=seed)
     if opened.beside is not None:
         return replace(opened, tokenizer=opened.beside)
     config = getattr(opened.model, "config", None)
@@ -44,7 +44,7 @@ def open_target(text: str, *, seed: int = 0, dtype: str | None = None) -> OpenMo
 
 def _check_room(config: Any, name: str, dtype: torch.dtype) -> None:
     """Refuse weights that this machine cannot hold, before it tries."""
-    needed, free = count(config) * dtype.itemsize, available()
+    needed, free = count(config) * dtype.itemsize, available_memory()
     if free is not None and needed > free:
         raise ValueError(
             f"{name} has {byte_size(needed)} of weights in {str(dtype).removeprefix('torch.')}, and "

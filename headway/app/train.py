@@ -10,14 +10,15 @@ from headway.app.run import Run, read_run
 from headway.app.settings import free_place, merged, resolve, saved
 from headway.app.training_run import run
 from headway.config import Frozen, MaskedConfig
-from headway.config.base import ModelConfig
 from headway.config.kinds import CONFIGS, kinds_where
+from headway.config.model import ModelConfig
 from headway.config.train import DataConfig, ModelChoice, TrainConfig
 from headway.data.tokenizer import Tokenizer
 from headway.hub.target import Directory, Preset
 from headway.hub.target import resolve as resolve_target
 from headway.models.model import Model
 from headway.models.own_module import wrap
+from headway.training.tasks.common import check_trainable
 
 
 def train(
@@ -106,6 +107,8 @@ def _model(given: Any) -> tuple[dict[str, Any], Model | None]:
 def _usual(config: Frozen, *, sizes: bool = True) -> dict[str, Any]:
     """What follows from a model where nobody says otherwise: the task, the length and the tokens to learn."""
     kind = config.kind_or_name()
+    if isinstance(config, ModelConfig):
+        check_trainable(config, "this model")
     tasks = config.tasks if isinstance(config, ModelConfig) else ()
     task = "classify" if isinstance(config, MaskedConfig) and config.classes else next(iter(tasks), None)
     if task is None:

@@ -16,11 +16,15 @@ import torch
 from torch import nn
 
 from headway.app.progress import Progress, TensorBoard
-from headway.app.run_directory import is_same_launch, rank_zero_first, run_directory
+from headway.app.run_directory import is_same_launch, one_writer, rank_zero_first, run_directory
+from headway.app.run_hashes import verify_run, write_run_hashes
 from headway.app.training_cost import TrainingCost
+from headway.config.layers import stacks_of
 from headway.config.run_files import RunFiles
+from headway.config.size_limits import check_room
 from headway.config.train import TrainConfig
 from headway.data.batch import IGNORED
+from headway.data.hashes import BackgroundCheck
 from headway.data.loader import check_shares
 from headway.data.tokenizer import Tokenizer
 from headway.decoding import Request, generate
@@ -49,7 +53,7 @@ def run(
     start: nn.Module | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> str:
-    """Train in a directory, and return why it ended: finished, stopped, early or diverged.
+    """Train in a directory, and return why it ended: finished, stopped, early, failed or diverged.
 
     A model to start from and a tokenizer that were given as objects are kept in the run, so that it can be resumed.
     """
@@ -63,7 +67,7 @@ def run(
             save_whole(tokenizer, place.tokenizer)
         return prepare(config, place, say)
 
-    with _world(config) as world:
+    with _world(config) as world, one_writer(place, world):
         check_shares(config.batch, world.data_size, config.accumulate)
         say = _say if world.first else _nothing
         # Processes that torchrun started again go on with the run that they had begun.
@@ -71,8 +75,15 @@ def run(
         with run_directory(place, config, world, resume=resume, overwrite=overwrite):
             board = TensorBoard(place.path) if config.tensorboard and world.first else None
             # The first process reads the data and writes the run's own files; the others then find them ready.
+            left = (rank_zero_first(world, lambda: verify_run(place, config, say)) or {}) if resume else {}
             work = rank_zero_first(world, prepared) or prepare(config, place, say)
-            run = TrainingLoop(work, place, world, resume=resume)
+            check_fits(work, world.data_size)
+            left |= work.unverified if world.first else {}
+            if left:
+                size = sum(one.bytes for one in left.values()) / 1e9
+                say(f"verifies {len(left):,} files ({size:.1f} GB) by their hashes while it trains")
+            run = TrainingLoop(work, place, world, resume=resume, check=BackgroundCheck(left))
+            rank_zero_first(world, lambda: write_run_hashes(place, config))
         for note in run.notes:
             say(note)
         return _follow(run, work, place, world, board, TrainingCost(run, work, place, say))
@@ -102,11 +113,26 @@ def dry_run(config: TrainConfig) -> DryRun:
     """Read the data, build the model, and keep nothing."""
     with TemporaryDirectory() as made:
         work = prepare(config, RunFiles(Path(made)), _say)
+    check_fits(work, processes=1)
     held_out = 0 if work.validation is None else len(work.validation)
     passes, kind = config.steps * config.batch / len(work.train), work.model.config.kind_or_name()
     return DryRun(
         config.task, kind, parameters(work.model), config.steps, config.batch, passes, len(work.train), held_out
     )
+
+
+def check_fits(work: TrainingSetup, processes: int) -> None:
+    """Refuse what this machine's memory cannot hold: the optimiser's state, or the least that a batch takes.
+
+    Gradients and two moments of AdamW beside the weights; of a batch its tokens, and the outputs of all layers.
+    """
+    config = work.config
+    if processes == 1:
+        check_room(parameters(work.model), 12, "what AdamW keeps beside the weights", "parameters")
+    wide = sum(stack.layers * stack.block.width for stack in stacks_of(work.model.config).values())
+    length = config.length if config.task == "language" else 1  # other examples may be shorter than the longest
+    part = -(-config.batch // (config.accumulate * processes))
+    check_room(part, length * (16 + 4 * wide), f"a batch of {part:,} examples", "examples")
 
 
 def _follow(
@@ -138,7 +164,7 @@ def _follow(
         export(run, work, place)
         if world.first:
             _look(work, place)
-    if world.first:
+    if world.first and reason != "failed":  # a page takes memory, and that may be what there is none of
         _report(place)
     return reason
 
@@ -173,7 +199,9 @@ def export(run: TrainingLoop, work: TrainingSetup, place: RunFiles) -> None:
         weights = None if run.world.size == 1 else whole(training.learner.model)
         if run.world.first:
             model = work.model if weights is None else _filled(work, weights)
-            save(model.eval(), place.model, tokenizer=work.tokenizer, overwrite=place.model.exists())
+            kept = save(model.eval(), place.model, tokenizer=work.tokenizer, overwrite=place.model.exists())
+            if str(kept):
+                _say(f"of {model.origin.title}: {kept}")
 
 
 def _filled(work: TrainingSetup, weights: dict[str, Any]) -> Any:
@@ -182,6 +210,7 @@ def _filled(work: TrainingSetup, weights: dict[str, Any]) -> Any:
     with torch.no_grad():
         for name, tensor in (*parts_of(model).items(), *model.named_buffers()):
             tensor.copy_(weights[name])
+    model.origin, model.generation_defaults = work.model.origin, work.model.generation_defaults
     return model
 
 

@@ -83,10 +83,15 @@ def _opened(
 
 
 def open_subject(
-    text: str, overrides: Mapping[str, Any], *, seed: int = 0, dtype: torch.dtype | str | None = None
+    text: str,
+    overrides: Mapping[str, Any],
+    *,
+    seed: int = 0,
+    dtype: torch.dtype | str | None = None,
+    weights: str | None = None,
 ) -> tuple[OpenModel, Adapter | None]:
     """What a word on the command line means, and how it is called; None: to be guessed, helped by `overrides`."""
-    found = open_model(text, dtype=dtype, seed=seed)
+    found = open_model(text, dtype=dtype, weights=weights, seed=seed)
     if not isinstance(found.beside, Adapter | Tokenizer | None):
         raise ValueError(f"{found.name} gives a {type(found.beside).__name__} beside its model: {GIVES}")
     function, known = found.target, overrides

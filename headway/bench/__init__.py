@@ -8,6 +8,11 @@ machine), `row` (the figures and their verdict), `show` (table and plot).
 
 WORKS = {
     "attention": "headway.bench.attention",
+    "decode": "headway.bench.decode",
+    "prefill": "headway.bench.prefill",
+    "embed": "headway.bench.embed",
+    "translate": "headway.bench.translate",
+    "load": "headway.bench.load",
     "models": "headway.bench.models",
     "train": "headway.bench.train",
     "predict": "headway.bench.predict",

@@ -7,6 +7,7 @@ GPT-2 in its smallest size reads a long text: once as it is, once watched, and o
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,10 +18,10 @@ import torch
 from torch import Tensor
 
 from headway.bench.measure import peak_memory
-from headway.bench.models import pair
 from headway.bench.row import Row, Target, counted, unmeasured
 from headway.bench.run import Bench
-from headway.config import LanguageConfig
+from headway.config import LanguageConfig, Special
+from headway.hub import save
 from headway.look.page import document
 from headway.look.reading import ModelInputs, read
 from headway.look.record import Look
@@ -98,6 +99,24 @@ def _record(length: int) -> Look:
     assert isinstance(config, LanguageConfig)
     given = ModelInputs(inputs=_tokens(config.vocabulary, length))
     return look_at(read(build(config).eval(), given, title="GPT-2, random weights"), lens=False)
+
+
+@contextmanager
+def pair(**options: Any) -> Iterator[tuple[Any, Any]]:
+    """The same random weights in both libraries; no token ends a text, so that all have the same work.
+
+    `options` are those of transformers' from_pretrained.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    config = preset("gpt2")
+    assert isinstance(config, LanguageConfig)
+    model = build(config.replace(special=Special())).eval()
+    with TemporaryDirectory() as place:
+        save(model, f"{place}/model")
+        yield model, AutoModelForCausalLM.from_pretrained(f"{place}/model", **options).eval()
 
 
 def _tokens(vocabulary: int, length: int) -> Tensor:

@@ -3,7 +3,8 @@
     least possible time = max(FLOPs / peak, bytes / bandwidth)        (roofline: Williams, Waterman, Patterson 2009)
 
 Peak is the best rate of a matrix product of that dtype, done in the dtype itself or by way of float32, whichever is
-faster here; bandwidth the best of a copy and a triad, counting what is read and what is written.
+faster here; of whole numbers of 8 bits that of their product, which no narrower one beats. Bandwidth is the best of a
+sum, a copy and a triad, counting what is read and what is written.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,8 @@ class MachineLimits:
         ...     flops=3 * 10**9, bytes=2 * 10**8, precision="float32")
         3.0
         """
-        return max(flops / self.peaks[precision], bytes / self.bandwidth)
+        peak = self.peaks[precision] if precision in self.peaks else max(self.peaks.values())
+        return max(flops / peak, bytes / self.bandwidth)
 
     def __str__(self) -> str:
         peaks = ", ".join(f"{rate / 1e9:.0f} GFLOP/s {precision}" for precision, rate in self.peaks.items())
@@ -47,7 +49,7 @@ class MachineLimits:
 
 def measure(precisions: tuple[str, ...] = ("float32", "bfloat16")) -> MachineLimits:
     """The limits of this machine with the threads torch uses now; two or three seconds."""
-    peaks = {precision: peak(getattr(torch, precision)) for precision in precisions}
+    peaks = {precision: peak(getattr(torch, precision)) for precision in precisions} | {"int8": peak_int8()}
     # A narrower number can always be widened first, so no precision is slower than float32.
     peaks = {name: rate if name == "float64" else max(rate, peaks.get("float32", 0.0)) for name, rate in peaks.items()}
     return MachineLimits(processor(), torch.get_num_threads(), peaks, bandwidth(), reference())
@@ -65,11 +67,28 @@ def peak(dtype: torch.dtype) -> float:
     return max(rates)
 
 
+def peak_int8() -> float:
+    """Operations/s of the best product of 8-bit whole numbers; 0 where torch has none."""
+    rates = [0.0]
+    for side in SIDES:
+        a = torch.ones(side, side, dtype=torch.int8)
+        try:
+            seconds = _best(lambda a=a: torch.ops.aten._int_mm(a, a))
+        except RuntimeError:
+            break
+        rates.append(2 * side**3 / seconds)
+        if seconds > SLOW:
+            break
+    return max(rates)
+
+
 def bandwidth() -> float:
-    """Bytes/s of the better of copy (2 arrays) and triad c = a + 3 b (3 arrays)."""
+    """Bytes/s of the best of a sum (1 array, read), a copy (2 arrays) and a triad c = a + 3 b (3 arrays)."""
     a, b, c = (torch.ones(BYTES // 4) for _ in range(3))
+    whole = torch.ones(BYTES)  # 4 arrays in one: nothing of it is left in a cache
+    read = 4 * BYTES / _best(whole.sum)
     copied = 2 * BYTES / _best(lambda: b.copy_(a))
-    return max(copied, 3 * BYTES / _best(lambda: torch.add(a, b, alpha=3, out=c)))
+    return max(read, copied, 3 * BYTES / _best(lambda: torch.add(a, b, alpha=3, out=c)))
 
 
 def reference() -> Timing:

@@ -102,10 +102,12 @@ def compare(
     most: int = 200,
     warmup: int = 1,
     seed: int = 0,
+    pause: float = 0.0,
 ) -> dict[str, Timing]:
     """Times every contender once a round, `least` to `most` rounds, for about `budget` seconds.
 
     Where `least` rounds would take more than `longest` seconds (by default four budgets) there are fewer, never none.
+    Before each of its measurements there is a `pause`, in seconds.
 
     >>> contenders = {"sum": lambda: sum(range(9)), "max": lambda: max(range(9))}
     >>> timings = compare(contenders, budget=0.0, longest=9.0, least=3)
@@ -126,6 +128,7 @@ def compare(
             if done >= most or (done and time.perf_counter() - start >= enough):
                 break
             for name in order:
+                time.sleep(pause)
                 rounds[name].append(lap(contenders[name], repeats[name]))
     return {name: Timing(tuple(seconds)) for name, seconds in rounds.items()}
 

@@ -104,7 +104,9 @@ def timed(
     (1500.0, {'torch': 3000.0}, 'torch', 0.5)
     """
     figures = {name: Timing(tuple(map(figure, timing.rounds))) for name, timing in timings.items()}
-    ours = figures.pop("headway")
+    ours = figures.pop("headway", None)
+    if ours is None:
+        return _peers_alone(row, figures, target, None if limit_seconds is None else figure(limit_seconds))
     limit = None if limit_seconds is None else figure(limit_seconds)
     filled = replace(
         row,
@@ -123,6 +125,8 @@ def timed(
         spread=(ratio or ours).spread,
         note=_joined(row.note, _few(len(ours.rounds))),
     )
+    if target is not None and target.ratio and ratio is None:
+        return unmeasured(shown, "no peer to compare with", target=target)
     return _judged(shown, target, judged.median, judged.error)
 
 
@@ -140,6 +144,13 @@ def unmeasured(row: Row, why: str, *, target: Target | None = None) -> Row:
     """The row without figures, saying why."""
     words = None if target is None else target.words
     return replace(row, target=words, verdict="not measured", note=_joined(row.note, why))
+
+
+def _peers_alone(row: Row, figures: Mapping[str, Timing], target: Target | None, limit: float | None) -> Row:
+    """What the peers reach where headway has nothing to race with."""
+    peers = {name: timing.median for name, timing in figures.items()}
+    filled = replace(row, peers=peers, best_peer=best_peer(peers, row.unit), limit=limit)
+    return unmeasured(filled, "" if row.note else "headway: none", target=target)
 
 
 def best_peer(peers: Mapping[str, float], unit: str) -> str | None:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from headway.bench import WORKS
@@ -22,6 +24,12 @@ class Bench:
     machine: MachineLimits
     quick: bool = False
     seconds: float = 2.0
+    place: Path = Path()  # for files of models, kept as long as the run
+    target: str | None = None  # the user's own model, where a work takes one
+    peers: Path | None = None  # the environment that has the peers
+    streams: tuple[int, ...] = ()  # texts decoded together; the work's own numbers where none is given
+    length: int | None = None  # tokens of a prompt; likewise
+    sentences: int | None = None  # that are embedded; likewise
 
     def race(
         self,
@@ -75,16 +83,27 @@ def chosen(cases: Mapping[str, Case], work: str, only: list[str] | None) -> dict
 
 
 def run(
-    cases: Mapping[str, Case], *, quick: bool = False, say: Callable[[str], None] = lambda line: None
+    cases: Mapping[str, Case],
+    *,
+    quick: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    files: Path | None = None,
+    **options: Any,
 ) -> BenchResult:
-    """Measures the machine, every case in turn, and the machine's steadiness once more at the end."""
+    """Measures the machine, every case in turn, and the machine's steadiness once more at the end.
+
+    `files`: where the models of the run are kept for the next one; a temporary directory by default. `options` are
+    fields of `Bench`.
+    """
     say("measuring the machine")
     machine = measure()
     say(str(machine))
-    session = Bench(machine, quick=quick, seconds=0.2 if quick else 1.5)
     rows = []
-    for name, case in cases.items():
-        for row in case(session):
-            rows.append(replace(row, machine=str(machine)))
-            say(f"{name}: {row.summary()}")
+    with TemporaryDirectory() as place:
+        seconds = 0.2 if quick else 1.5
+        session = Bench(machine, quick=quick, seconds=seconds, place=files or Path(place), **options)
+        for name, case in cases.items():
+            for row in case(session):
+                rows.append(replace(row, machine=str(machine)))
+                say(f"{name}: {row.summary()}")
     return BenchResult(machine, rows, warnings(machine.reference, reference()))

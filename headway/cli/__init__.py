@@ -66,13 +66,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     if tokens[:1] == ["train"] and {"--help", "-h", "--help-all"} & set(tokens):
-        from headway.cli.train_help import help_text
-
-        print(help_text(every="--help-all" in tokens), end="")
-        return 0
+        return _train_help(tokens)
     from headway.cli.errors import run  # it imports cyclopts, which takes a while
+    from headway.config.size_limits import lift_limits
 
-    return run(build(tokens), tokens, VERBS)
+    words = tokens[: tokens.index("--")] if "--" in tokens else tokens
+    with lift_limits("--force" in words):
+        return run(build(tokens), tokens, VERBS)
+
+
+def _train_help(tokens: Sequence[str]) -> int:
+    from headway.cli.train_help import help_text
+
+    text = help_text(every="--help-all" in tokens)
+    try:
+        return _show(text)
+    except (OSError, AttributeError):  # nobody reads, or there is no stdout: said as everywhere, which takes cyclopts
+        from headway.cli.errors import guarded
+
+        return guarded(lambda: _show(text), VERBS)
+
+
+def _show(text: str) -> int:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return 0
 
 
 def build(tokens: Sequence[str]) -> "App":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from headway.cli.common import Weights
 from headway.cli.output import STDOUT, Output
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def audit(
     quick: Annotated[bool, Parameter(negative="")] = False,
     health: Annotated[bool, Parameter(negative="")] = False,
     data: str | None = None,
+    weights: Weights = None,
     seed: int = 0,
     output: Output = STDOUT,
     options: Annotated[CallOptions | None, Parameter(name="*")] = None,
@@ -107,7 +109,7 @@ def audit(
     if not 0 <= seed < 2**31:
         raise ValueError(f"a seed is a whole number from 0 to {2**31 - 1}, not {seed}")
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
-        found, adapter = open_subject(target, overrides, seed=seed)
+        found, adapter = open_subject(target, overrides, seed=seed, weights=weights)
     if health:
         return _health(found, adapter, overrides, data=data, seed=seed, to=output)
     return _laws(found, adapter, overrides, laws=laws, quick=quick, seed=seed, to=output)

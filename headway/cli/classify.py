@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import at_least_one, readable, say
+from headway.cli.common import Weights, at_least_one, readable, say
 from headway.cli.option_names import check_words, options_of
 
 
@@ -18,6 +18,7 @@ def classify(
     batch: int = 32,
     cut: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    weights: Weights = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Classes of lines of text, or of pictures.
@@ -60,10 +61,11 @@ def classify(
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.classify import Classifier, check
     from headway.hub import load, target
+    from headway.render.text import cell
 
     place = target.directory(directory)
     check(files, place.config.kind)
-    loaded = load(place.path, dtype=dtype)
+    loaded = load(place.path, dtype=dtype, weights=weights)
     classifier = Classifier.of(loaded, cut=cut)
     say(str(loaded.receipt))
     count, inputs = 0, classifier.items(files)
@@ -73,7 +75,7 @@ def classify(
         if json:
             print(json_format.dumps(_row(item, classes, classifier, top), ensure_ascii=False))
         else:
-            print("\t".join(f"{label}\t{value:.4f}" for label, value in classes[:top]))
+            print("\t".join(f"{cell(label)}\t{value:.4f}" for label, value in classes[:top]))
     if cut and not classifier.sees:
         most = classifier.model.config.length
         say(f"cut to {most} tokens, the most that this model reads: {classifier.shortened:,} of {count:,} lines")

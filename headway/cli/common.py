@@ -4,7 +4,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+# The option of every verb that loads a model.
+Weights = Annotated[
+    Literal["int8", "int4"] | None,
+    Parameter(help="Store the weights of linear maps in fewer bits; embeddings and norms stay as they are."),
+]
 
 if TYPE_CHECKING:
     from headway.hub.load import Loaded
@@ -50,25 +58,29 @@ def stdin_text(what: str, instead: str) -> str:
 def readable(file: Path) -> None:
     """Refuse a file that cannot be opened before a model is loaded; `-` is stdin."""
     if str(file) != "-":
-        file.open("rb").close()
+        from headway.config.read_file import open_file
+
+        open_file(file).close()
 
 
-def load_model(name: str, dtype: str | None, beam: int | None, check: Callable[[str, str], None]) -> "Loaded":
+def load_model(
+    name: str, dtype: str | None, weights: str | None, beam: int | None, check: Callable[[str, str], None]
+) -> "Loaded":
     """A model for text: a run, a directory, or what a function makes with its tokenizer; `check` gets name and kind."""
     from headway.hub import load, target
 
     found = target.resolve(name)
     if isinstance(found, target.Function):
-        return _made_model(found, dtype, check)
-    return load(model_directory(target.directory(name), beam, check), dtype=dtype)
+        return _made_model(found, dtype, weights, check)
+    return load(model_directory(target.directory(name), beam, check), dtype=dtype, weights=weights)
 
 
-def _made_model(found: Any, dtype: str | None, check: Callable[[str, str], None]) -> "Loaded":
+def _made_model(found: Any, dtype: str | None, weights: str | None, check: Callable[[str, str], None]) -> "Loaded":
     from headway.hub import load
     from headway.models.model import Model
     from headway.models.own_module import wrap
 
-    loaded = load(found.name, dtype=dtype)
+    loaded = load(found.name, dtype=dtype, weights=weights)
     if not isinstance(loaded.model, Model):
         loaded = loaded._replace(model=wrap(loaded.model, found.name))
     loaded.model.eval()

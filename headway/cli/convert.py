@@ -1,16 +1,16 @@
 """`headway convert`: a model read from one directory and written to another."""
 
 import json as json_format
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import say
+from headway.cli.common import Weights, say
 
 if TYPE_CHECKING:
-    import torch
+    from headway.data.tokenizer import Tokenizer
 
 Dtype = Literal["bfloat16", "float32", "float16", "float64"]
 
@@ -22,6 +22,7 @@ def convert(
     *,
     out: Annotated[str | None, Parameter(alias="-o")] = None,
     dtype: Dtype | None = None,
+    weights: Weights = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -34,11 +35,13 @@ def convert(
 
         headway convert my-model my-model-bfloat16 --dtype bfloat16
         headway convert runs/book --out book-float16 --dtype float16 --json
+        headway convert my-model my-model-int8 --weights int8
+        headway convert model.gguf my-model
 
     Parameters
     ----------
     source
-        A run, or a directory with config.json and model.safetensors (or shards and their index).
+        A run, a directory with config.json and model.safetensors (or shards and their index), or a GGUF file.
     destination
         Where to write; it must not exist, or be empty, and lies outside the source.
     out
@@ -54,11 +57,13 @@ def convert(
         raise ValueError("name one place to write to: headway convert SOURCE DESTINATION, or --out DESTINATION")
     place_to_write = destination if out is None else out
     assert place_to_write is not None
-    _convert(source, place_to_write, dtype, overwrite=overwrite, json=json)
+    _convert(source, place_to_write, dtype, weights, overwrite=overwrite, json=json)
     return 0
 
 
-def _convert(source: str, destination: str, dtype: str | None, *, overwrite: bool, json: bool) -> None:
+def _convert(
+    source: str, destination: str, dtype: str | None, weights: str | None, *, overwrite: bool, json: bool
+) -> None:
     # torch takes seconds to import, and --help must not wait for it
     import headway
     from headway.hub.save import check_place
@@ -71,17 +76,25 @@ def _convert(source: str, destination: str, dtype: str | None, *, overwrite: boo
     check_place(destination, overwrite, how="add --overwrite")
     before = stored(place)
     after = before if dtype is None else dtype
-    model, tokenizer, receipt = headway.load(place, dtype=after)
-    say(str(replace(receipt, dtype=before)))  # its hash is of what is stored, so is its dtype
+    model, tokenizer, receipt = headway.load(place, dtype=after, weights=weights)
+    say(str(replace(receipt, dtype=before, stored="")))  # its hash is of what is stored, so is its dtype
     if after != before:
-        _check_range(model, after)
-    headway.save(model, destination, tokenizer=tokenizer, overwrite=overwrite)
+        _check_range(receipt.overflowed, after)
+    carried = headway.save(model, destination, tokenizer=tokenizer, overwrite=overwrite)
     none = f"; no tokenizer, as none was found in {source}" if tokenizer is None else ""
-    digest = _hash(model)
-    say(f"{destination}: written in {after}; hash {digest[:12]}{none}")
+    digest = _hash(model, tokenizer)
+    if receipt.nonfinite:
+        say(f"{destination}: written with weights that are {receipt.warning}")
+    fewer = "" if model.config.weights is None else f" with {model.config.weights} weights"
+    say(f"{destination}: written in {after}{fewer}; hash {digest[:12]}{none}")
+    if str(carried):
+        say(f"of the files of {source}: {carried}")
     if json:
         facts = {"source": source, "destination": destination, "dtype": after, "hash": digest}
         facts |= {"parameters": parameters(model), "tokenizer": tokenizer is not None}
+        facts |= {} if model.config.weights is None else {"weights": str(model.config.weights)}
+        facts |= {"nonfinite": dict(receipt.nonfinite)} if receipt.nonfinite else {}
+        facts |= {"files": asdict(carried)}
         print(json_format.dumps(facts, indent=2))
 
 
@@ -90,6 +103,8 @@ def stored(directory: Path) -> str:
     from headway.hub.store import FLOATS, Store
     from headway.hub.target import Directory
 
+    if Directory(directory).gguf:
+        return "float32"
     with Store(Directory(directory).folder) as store:
         kinds = {header.dtype for header in store.headers.values()}
     return next((str(FLOATS[kind]).removeprefix("torch.") for kind in FLOATS if kind in kinds), "float32")
@@ -105,17 +120,19 @@ def _check_apart(source: Path, destination: Path) -> None:
             raise ValueError(f"{inner} lies in {outer}: choose a place beside the source, not in it or around it")
 
 
-def _hash(model: "torch.nn.Module") -> str:
+def _hash(model: Any, tokenizer: "Tokenizer | None") -> str:
     """What the receipt of a later load says."""
-    from headway.hub.receipt import hash_of
+    from headway.data.shards import tokenizer_hash
+    from headway.hub.receipt import hash_of, model_hash
     from headway.hub.sentence import hash_of_encoder
     from headway.models.sentence import SentenceEncoder
 
-    return hash_of_encoder(model) if isinstance(model, SentenceEncoder) else hash_of(model)
+    steps = isinstance(model, SentenceEncoder) and model.config.weights is None  # quantised ones are one file
+    words = "" if tokenizer is None else tokenizer_hash(tokenizer)
+    return model_hash(hash_of_encoder(model) if steps else hash_of(model), model.config, words)
 
 
-def _check_range(model: "torch.nn.Module", dtype: str) -> None:
+def _check_range(overflowed: tuple[tuple[str, int], ...], dtype: str) -> None:
     """Refuse a dtype that turns numbers into inf; this one was asked for, so it is not quietly mended."""
-    for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            raise ValueError(f"{name!r} is not finite in {dtype}: convert to a dtype of larger numbers, as bfloat16")
+    for name, _ in overflowed:
+        raise ValueError(f"{name!r} is not finite in {dtype}: convert to a dtype of larger numbers, as bfloat16")

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from headway.cli.common import Weights
 from headway.cli.output import STDOUT, Flag, Output
+from headway.config.size_limits import SIZE, check_size
 
 Count = int | str | None  # a letter is for --formula alone
 
@@ -36,6 +38,7 @@ class Size:
     "What a module of one's own reads, where that cannot be told: tokens, vectors:2,64,8 or images:2,3,32,32."
     dtype: Literal["float64", "float32", "bfloat16", "float16"] = "float32"
     "Precision of weights and activations."
+    weights: Weights = None
     optimiser: str = "adamw"
     "Optimiser of a training step: adamw, adam, sgd or none."
     memory: str | None = None
@@ -85,6 +88,7 @@ def cost(
     size: Size = Size(),
     view: CostView = CostView(),
     paper: PaperTable = PaperTable(),
+    force: Annotated[bool, Parameter(negative="")] = False,
     output: Output = STDOUT,
 ) -> int:
     """What a model costs: parameters, FLOPs, memory, depth, reach, bottleneck, time.
@@ -104,6 +108,7 @@ def cost(
         headway cost llama3-70b --formula
         headway cost gpt2 --sweep length=128..1024 --plot gpt2.png
         headway cost my-model --batch 8 --memory 8G --json
+        headway cost gpt2 --weights int8
         headway cost gpt2 --length 128 --verify
         headway cost --machine
 
@@ -111,6 +116,8 @@ def cost(
     ----------
     targets
         A preset, a directory with config.json, a run, or package.module:function that makes a model.
+    force
+        Try sizes that are refused because this machine cannot hold them, or nobody could wait for them.
     """
     mode = _mode(view, targets)
     _check_table(paper, mode, output.format, targets)
@@ -154,13 +161,14 @@ def _given(size: Size, mode: str) -> dict[str, Any]:
         "batch": _number(size.batch, "--batch", "B", mode) or 1,
         "length": _number(size.length, "--length", "L", mode),
         "source": _number(size.source_length, "--source-length", "M", mode),
-        "past": size.past,
-        "new": size.new,
+        "past": None if size.past is None else check_size(size.past, SIZE, "--past"),
+        "new": None if size.new is None else check_size(size.new, SIZE, "--new"),
         "lengths": _listed(size.lengths, "--lengths"),
         "source_lengths": _listed(size.source_lengths, "--source-lengths"),
         "image": _image(size.image),
         "inputs": size.inputs,
         "dtype": size.dtype,
+        "weights": size.weights,
         "optimiser": size.optimiser,
     }
 
@@ -169,7 +177,7 @@ def _number(value: Count, option: str, letter: str, mode: str) -> int | None:
     if value is None or isinstance(value, int):
         if value is not None and value < 1:
             raise ValueError(f"{option} is at least 1, not {value}")
-        return value
+        return None if value is None else check_size(value, SIZE, option)
     if mode == "formula" and value == letter:
         return None
     hint = f"; --formula keeps {letter} as a letter" if value == letter else ""

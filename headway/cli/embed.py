@@ -13,9 +13,10 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import Counter, say
+from headway.cli.common import Counter, Weights, say
 from headway.cli.option_names import check_words, options_of
-from headway.data.lines import name_of
+from headway.config.read_file import open_file
+from headway.data.stream import name_of
 
 TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
@@ -28,6 +29,7 @@ def embed(
     out: Annotated[Path | None, Parameter(alias="-o")] = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    weights: Weights = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """One vector for each line of text, by a sentence encoder.
@@ -65,7 +67,7 @@ def embed(
     check_words("embed", [str(file)], options_of(embed))
     try:
         with _opened(file) as stream, _terminable():
-            facts = _embed(directory, stream, name_of(file), out=out, overwrite=overwrite, dtype=dtype)
+            facts = _embed(directory, stream, name_of(file), out=out, overwrite=overwrite, dtype=dtype, weights=weights)
     except Terminated:
         return TERMINATED
     if json and out is not None:
@@ -74,7 +76,14 @@ def embed(
 
 
 def _embed(
-    directory: Path, stream: BinaryIO, name: str, *, out: Path | None, overwrite: bool, dtype: str | None
+    directory: Path,
+    stream: BinaryIO,
+    name: str,
+    *,
+    out: Path | None,
+    overwrite: bool,
+    dtype: str | None,
+    weights: str | None,
 ) -> dict[str, Any]:
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.embed import Embedder, Lines, embed_file, form_of
@@ -85,7 +94,7 @@ def _embed(
         form_of(out)
         check_place(out, overwrite)
     lines = Lines.of(stream, name)  # a mistake in the input is said before the model is loaded
-    loaded = load(target.directory(directory).path, dtype=dtype)
+    loaded = load(target.directory(directory).path, dtype=dtype, weights=weights)
     embedder = Embedder.of(loaded)
     say(str(loaded.receipt))
     if out is not None:
@@ -135,7 +144,7 @@ def _terminable() -> Iterator[None]:
 def _opened(file: Path) -> Iterator[BinaryIO]:
     """A stream that can be read twice: once to count and hash, once to embed."""
     if str(file) != "-":
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             yield stream
         return
     with tempfile.TemporaryFile() as kept:

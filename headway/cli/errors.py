@@ -3,7 +3,7 @@
 import errno
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 from cyclopts import App, CycloptsError
@@ -12,6 +12,7 @@ from cyclopts.exceptions import ValidationError as Refused
 from pydantic import ValidationError
 
 from headway.cli.option_names import accepted, unknown_option
+from headway.render.text import printable
 
 MISTAKE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -20,23 +21,37 @@ UNREAD = 141  # 128 + SIGPIPE: whoever read our output has left
 # Of the operating system's errors, those that a path on the command line brings about.
 PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
-# And of the others, those that its place brings about: a full disk, a file system that takes no files.
-PLACES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+# And of those without a path, those that a place brings about: a full disk, a file system that takes no files.
+PLACES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.ENOMEM)
+
+LONGEST = 1200  # letters of a sentence; a value within it may have millions
 
 
 def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:
     """Run a command and return its exit code; errors that are not the user's keep their traceback."""
+    return guarded(lambda: app(accepted(tokens)), verbs)
+
+
+def guarded(command: Callable[[], int], verbs: Iterable[str]) -> int:
+    """The exit code of a command, its mistakes told in one sentence."""
+    if sys.stderr is None:  # closed by whoever started us; print() would take stdout for it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open)
     try:
-        code = app(accepted(tokens))
+        if sys.stdout is None:
+            raise ValueError("standard output is closed: send it somewhere, for example with > /dev/null")
+        code = command()
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _discard_stdout()
         return UNREAD
-    except (CycloptsError, ValueError, OSError) as error:
-        unexpected = isinstance(error, OSError) and not isinstance(error, PATHS) and error.errno not in PLACES
-        if unexpected or os.environ.get("HEADWAY_TRACEBACK"):
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # how rich leaves a pipe that nobody reads
+            return UNREAD
+        raise
+    except (CycloptsError, ValueError, OSError, MemoryError, RuntimeError) as error:
+        if not is_mistake(error) or os.environ.get("HEADWAY_TRACEBACK"):
             raise
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _discard_stdout()
@@ -45,7 +60,19 @@ def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:
     return code
 
 
-def sentence(error: Exception, verbs: Iterable[str]) -> str:
+def is_mistake(error: BaseException) -> bool:
+    """Whether an error is about what the user gave: a value, a path, more than the machine has."""
+    if isinstance(error, OSError):
+        return isinstance(error, PATHS) or error.filename is not None or error.errno in PLACES
+    return isinstance(error, CycloptsError | ValueError) or _is_memory(error)
+
+
+def _is_memory(error: BaseException) -> bool:
+    """Python's own error, or that of torch, which has no class for it on a CPU."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
+
+
+def sentence(error: BaseException, verbs: Iterable[str]) -> str:
     """The error in one line.
 
     >>> sentence(ValueError("width 768 is not\\n  divisible by heads 7"), ["bench"])
@@ -66,9 +93,21 @@ def sentence(error: Exception, verbs: Iterable[str]) -> str:
         text = error.__cause__.errors()[0]["msg"].removeprefix("Value error, ")
     elif isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+    elif _is_memory(error):
+        text = "the memory of this machine does not suffice: choose a smaller model, batch or length"
     else:
         text = str(error)
-    return " ".join(text.split()) or type(error).__name__
+    return shortened(" ".join(printable(text).split())) or type(error).__name__
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a text that is too long to read.
+
+    >>> len(shortened("x" * 10**6))
+    1200
+    """
+    half = LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[: half - 2]} … {text[-half + 1 :]}"
 
 
 def _left_over(error: UnusedCliTokensError) -> str:

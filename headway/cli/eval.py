@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import Counter, at_least_one, say
+from headway.cli.common import Counter, Weights, at_least_one, say
 from headway.cli.option_names import check_words, options_of
 from headway.cli.output import STDOUT, Output
 
@@ -34,6 +34,7 @@ def eval(
     score: str | None = None,
     cut: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    weights: Weights = None,
     output: Output = STDOUT,
 ) -> int:
     """Measure a model on data.
@@ -45,6 +46,8 @@ def eval(
     model that reads a source: loss, BLEU and chrF with their signatures. A
     sentence encoder: how often a text finds its twin, and rank correlation
     with scores. Nothing is random: the same command gives the same numbers.
+    With --weights the model is measured a second time as it is, and its
+    numbers stand beside.
 
     For example:
 
@@ -107,7 +110,7 @@ def eval(
     output.check()
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.evaluate import as_json, evaluate, samples_text, tables, task_of
-    from headway.app.metrics import EvalSettings
+    from headway.app.metrics import EvalSettings, Evaluation
     from headway.app.run import read_run
     from headway.config.train import DataConfig
     from headway.hub import load
@@ -124,11 +127,16 @@ def eval(
         max_new_tokens=max_new_tokens, samples=samples, score=score,
     )  # fmt: skip
     counter = Counter()
-    loaded = load(path, dtype=dtype)
-    say(str(loaded.receipt))
-    result = evaluate(loaded, kind, settings, lambda what, done, total: counter(done, total, what))
+
+    def measured(stored: str | None) -> Evaluation:
+        loaded = load(path, dtype=dtype, weights=stored)
+        say(str(loaded.receipt))
+        return evaluate(loaded, kind, settings, lambda what, done, total: counter(done, total, what))
+
+    plain = None if weights is None else measured(None)
+    result = measured(weights)
     notes = [*samples_text(result), *result.notes]
-    output.write(tables(result), record=as_json(result), notes=notes, indent=None)
+    output.write(tables(result, plain), record=as_json(result, plain), notes=notes, indent=None)
     return 0
 
 

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from headway.cli.output import STDOUT, Output
 
@@ -12,7 +14,13 @@ if TYPE_CHECKING:
     from headway.render import Table
 
 
-def info(target: str | None = None, /, *, output: Output = STDOUT) -> int:
+def info(
+    target: str | None = None,
+    /,
+    *,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = STDOUT,
+) -> int:
     """A model as a tree: shapes, parameters, memory.
 
     Nothing is loaded: of a directory config.json and the headers of the weights are read, of a preset the published
@@ -30,6 +38,8 @@ def info(target: str | None = None, /, *, output: Output = STDOUT) -> int:
     target
         A run, a directory with config.json, a preset (preset:NAME where a directory has its name), or
         package.module:function that makes a model.
+    force
+        Try sizes that are refused because this machine cannot hold them, or nobody could wait for them.
     """
     output.check()
     if target is None:

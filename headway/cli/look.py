@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import stdin_text, utf8
+from headway.cli.common import Weights, readable, stdin_text, utf8
 from headway.cli.look_options import colours, columns, destinations, numbers, refuse, rows_of
 from headway.cli.look_patterns import RuleOptions
 
@@ -34,6 +34,7 @@ def look(
     rows: str | None = None,
     lens: Annotated[bool, Parameter(show_default=False)] = True,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    weights: Weights = None,
     seed: int = 0,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     rule: Annotated[RuleOptions | None, Parameter(name="*")] = None,
@@ -96,7 +97,7 @@ def look(
         The record without its arrays, instead of a table.
     """
     page, picture = destinations(out or output, html, png)
-    chosen = {"--layers": layers, "--heads": heads, "--rows": rows, "--dtype": dtype}
+    chosen = {"--layers": layers, "--heads": heads, "--rows": rows, "--dtype": dtype, "--weights": weights}
     if rule is not None:
         refuse(
             "a rule is looked at without a model", {"the target": target, "--pair": pair, "--image": image, **chosen}
@@ -113,14 +114,14 @@ def look(
     read = None if text is None else stdin_text("the text", "a text") if text == "-" else utf8(text, "the text")
     second = None if pair is None else utf8(pair, "--pair")
     if image is not None:
-        image.open("rb").close()  # said before a model is loaded
+        readable(image)
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.show import open_target, selection_of, view_of
     from headway.look.reading import ModelInputs
 
     given, selection = ModelInputs(read, second, image), selection_of(*asked)
     with redirect_stdout(sys.stderr):  # what a builder prints is no result of ours
-        loaded = open_target(target, seed=seed, dtype=dtype)
+        loaded = open_target(target, seed=seed, dtype=dtype, weights=weights)
         if loaded.weights == "loaded":
             print(loaded.receipt, flush=True)
         view = view_of(loaded, given, selection=selection, lens=lens, say=_say)

@@ -1,8 +1,12 @@
 """`headway mechanisms`: all mechanisms on one input."""
 
 import sys
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from headway.cli.output import STDOUT, Output
+from headway.config.size_limits import check_room
 
 
 def mechanisms(
@@ -11,6 +15,7 @@ def mechanisms(
     heads: int = 8,
     width: int = 64,
     seed: int = 0,
+    force: Annotated[bool, Parameter(negative="")] = False,
     output: Output = STDOUT,
 ) -> int:
     """One table over all attention mechanisms on one input.
@@ -34,10 +39,15 @@ def mechanisms(
         Channels of each head.
     seed
         Seed of the random input.
+    force
+        Try it even where the machine has too little memory.
     """
     for name, value in (("side", side), ("heads", heads), ("width", width)):
         if value < 1 or (name == "side" and not 2 <= value <= 64):
             raise ValueError(f"--{name} is {'from 2 to 64' if name == 'side' else 'at least 1'}, not {value}")
+    # Queries, keys, values and outputs of two precisions, and some copies.
+    check_room(heads, 50 * side**4, f"an input of {heads:,} heads", "heads")
+    check_room(width, 200 * side * side * heads, f"an input of {heads} heads with {width:,} channels each", "channels")
     from headway.app.mechanism_table import mechanism_rows, mechanism_table
 
     output.check()

@@ -13,7 +13,7 @@ from headway.cli.option_names import check_words
 from headway.cli.train_help import DESCRIPTION, option_names
 from headway.config.train import TrainConfig
 
-DIVERGED, STOPPED = 1, 130
+DIVERGED, FAILED, STOPPED = 1, 2, 130
 
 
 def train(
@@ -25,6 +25,7 @@ def train(
     print_config: Annotated[bool, Parameter(negative="")] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
+    force: Annotated[bool, Parameter(negative="")] = False,
     settings: Annotated[TrainConfig | None, Parameter(name="*", negative="")] = None,
 ) -> int:
     from headway.app.settings import free_place, merged, resolve, saved, written
@@ -55,7 +56,7 @@ def train(
     reason = run(resolved, place, resume=resume, overwrite=overwrite)
     if int(os.environ.get("RANK", "0")) == 0:
         _print(place, reason, json=json)
-    return {"diverged": DIVERGED, "stopped": STOPPED}.get(reason, 0)
+    return {"diverged": DIVERGED, "failed": FAILED, "stopped": STOPPED}.get(reason, 0)
 
 
 def _place(out: Path | None, config: Path | None) -> Path:

@@ -51,6 +51,7 @@ COMMAND = [
     Option("--overwrite", "", "Replace a run that is there already."),
     Option("--print-config", "", "Print the settings as YAML, and stop."),
     Option("--dry-run", "", "Read the data and build the model, say what would be trained, and stop."),
+    Option("--force", "", "Try sizes that are refused because this machine cannot hold them."),
     Option("--json", "", "At the end, print the run as a JSON object instead of the model's path."),
     Option("--help", "", "The settings people use first."),
     Option("--help-all", "", "All settings."),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import Counter, at_least_one, model_directory, readable, say, utf8
+from headway.cli.common import Counter, Weights, at_least_one, model_directory, readable, say, utf8
 from headway.cli.option_names import check_words, options_of
 
 
@@ -22,6 +22,7 @@ def translate(
     batch: int = 32,
     cut: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
+    weights: Weights = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Translate, or otherwise rewrite, lines of text with a model that reads a source.
@@ -70,7 +71,7 @@ def translate(
 
     path, cuts = model_directory(target.directory(directory), beam, check_kind), Cuts()
     lines = checked_lines(file)
-    loaded = load(path, dtype=dtype)
+    loaded = load(path, dtype=dtype, weights=weights)
     translator = Translator.of(
         loaded,
         beams=beam,

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-Size = Annotated[int, Field(ge=1, strict=True)]
-Pair = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-Extent = Annotated[int, Field(ge=1)] | Pair
+from headway.config.size_limits import SIZE
+
+Size = Annotated[int, Field(ge=1, le=SIZE, strict=True)]
+Side = Annotated[int, Field(ge=1, le=SIZE)]
+Pair = tuple[Side, Side]
+Extent = Side | Pair
 F = TypeVar("F", bound="Frozen")
 
 
@@ -64,7 +67,7 @@ class Frozen(BaseModel):
     def __repr_args__(self) -> Iterable[tuple[str, Any]]:
         """What was chosen: options that are as they always are say nothing."""
         for name, field in type(self).model_fields.items():
-            if field.is_required() or getattr(self, name) != field.default:
+            if field.is_required() or getattr(self, name) != field.get_default(call_default_factory=True):
                 yield field.alias or name, getattr(self, name)
 
     def unchecked(self: F, **options: Any) -> F:
@@ -75,21 +78,6 @@ class Frozen(BaseModel):
     def model_copy(self: F, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> F:
         """pydantic's own checks nothing: an update goes by way of `replace`."""
         return self.replace(**update) if update else super().model_copy(deep=deep)  # type: ignore[return-value]
-
-
-class ModelConfig(Frozen):
-    """The configuration of a whole model, and what the rest of the package asks of its kind.
-
-    `module` is the class that it configures, imported when a model is made. `reads` says what goes in ("source": a
-    source, and a target that follows from it), `writes` whether it produces text, token by token; `tasks` are those
-    that it can be trained for, the first where nobody says, and `measures` those that it can be evaluated on.
-    """
-
-    module: ClassVar[str]
-    reads: ClassVar[Literal["tokens", "source", "images", "vectors"]] = "tokens"
-    writes: ClassVar[bool] = False
-    tasks: ClassVar[tuple[str, ...]] = ()
-    measures: ClassVar[tuple[str, ...]] = ()
 
 
 def option_names(model: type[BaseModel]) -> list[str]:
@@ -133,4 +121,6 @@ def explain(error: ValidationError, what: str, known: Any) -> str:
         return f"{what} needs the option {name!r}"
     if first["type"] == "value_error":
         return str(first.get("ctx", {}).get("error", first["msg"]))
-    return f"{what} cannot take {name}={first['input']!r}: {first['msg'].lower()}"
+    value = repr(first["input"])
+    shown = value if len(value) <= 200 else f"{value[:200]}…"
+    return f"{what} cannot take {name}={shown}: {first['msg'].lower()}"

@@ -5,7 +5,6 @@ Traceback (most recent call last):
 ValueError: there is no model of kind 'sentense' (did you mean sentence?); there are language, masked, sentence, seq2seq, vision, davit, recurrent, vectors, module
 """  # noqa: E501 a doctest's line is as long as the sentence
 
-import json
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from headway.config.base import Frozen, ModelConfig, explain, nearest, option_names
+from headway.config.base import Frozen, explain, nearest, option_names
+from headway.config.model import ModelConfig
+from headway.config.read_file import parse_json, read_json
 
 # Kind of configuration -> its class.
 CONFIGS = {
@@ -63,10 +64,7 @@ def _parsed(text: str) -> Mapping[str, Any]:
     inline = text.lstrip().startswith("{")
     if not inline and not Path(text).is_file():
         raise ValueError(f"there is no file {text}: a configuration is a JSON file, or the JSON itself")
-    try:
-        found = json.loads(text if inline else Path(text).read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{'the configuration' if inline else text} is no JSON: {error}") from None
+    found = parse_json(text, "the configuration") if inline else read_json(text)
     if not isinstance(found, Mapping):
         raise ValueError(f"{text} holds a {type(found).__name__}, where a configuration is a JSON object")
     return found

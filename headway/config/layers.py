@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from headway.config.base import Frozen, ModelConfig, Pair, Size, forget_derived
+from headway.config.base import Frozen, Pair, Size, forget_derived
+from headway.config.model import ModelConfig
+from headway.config.size_limits import LAYERS, check_size
 from headway.config.spec import Softmax, Spec, read_spec
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -46,7 +48,38 @@ class YarnScaling(Frozen):
     attention: Positive | None = None  # None: 1 + ln(factor) / 10, the paper's
 
 
-Scaling = LinearScaling | Llama3Scaling | YarnScaling
+class DynamicScaling(Frozen):
+    """A text longer than `length` turns by a larger base, the larger the longer it is: NTK-aware (arXiv:2309.00071).
+
+    base · (factor · L / length - (factor - 1))^(width / (width - 2)), L the tokens of the text.
+    """
+
+    kind: Literal["dynamic"] = "dynamic"
+    factor: Positive
+    length: Size  # positions of the first training
+
+
+class LongRopeScaling(Frozen):
+    """LongRoPE (arXiv:2402.13753): pair i slowed by short[i] in a text of up to `length` tokens, by long[i] in others.
+
+    q and k are multiplied by `attention`, in both.
+    """
+
+    kind: Literal["longrope"] = "longrope"
+    short: tuple[Positive, ...]
+    long: tuple[Positive, ...]
+    length: Size  # positions of the first training
+    factor: Positive = 1.0  # by how much texts may be longer
+    attention: Positive | None = None  # None: √(1 + ln(factor) / ln(length)), the paper's
+
+    @model_validator(mode="after")
+    def _paired(self) -> "LongRopeScaling":
+        if len(self.short) != len(self.long):
+            raise ValueError(f"longrope has a number for each pair: {len(self.short)} short and {len(self.long)} long")
+        return self
+
+
+Scaling = LinearScaling | Llama3Scaling | YarnScaling | DynamicScaling | LongRopeScaling
 
 
 class Rotary(Frozen):
@@ -67,6 +100,18 @@ class Rotary(Frozen):
         if self.grid is not None and self.scaling is not None:
             raise ValueError("a grid has no longer text to be stretched over: rotary scaling is for sequences")
         return self
+
+    @property
+    def longest_alike(self) -> int | None:
+        """Up to how many tokens a text turns as shorter ones do; None where its length never matters."""
+        return self.scaling.length if isinstance(self.scaling, DynamicScaling | LongRopeScaling) else None
+
+    def turning(self, length: int) -> int:
+        """A number that texts have in common if they turn alike."""
+        alike = self.longest_alike
+        if alike is None or length <= alike:
+            return 0
+        return length if isinstance(self.scaling, DynamicScaling) else 1
 
 
 class Alibi(Frozen):
@@ -93,6 +138,25 @@ class Clipped(Frozen):
 PositionBias = Annotated[Alibi | Relative | Clipped, Field(discriminator="kind")]
 
 
+class QKNorm(Frozen):
+    """A norm of queries and of keys before they meet (arXiv:2010.04245), each head by itself, or all heads as one row.
+
+    >>> AttentionConfig(width=12, heads=3, qk_norm="all").qk_norm
+    QKNorm(over='all')
+    """
+
+    over: Literal["head", "all"] = "head"
+    norm: str = "rms"
+    eps: float = 1e-6
+
+
+def _read_qk_norm(given: Any) -> Any:
+    """True for the usual one, "head" or "all" for what it is over."""
+    if isinstance(given, bool):
+        return QKNorm() if given else None
+    return QKNorm(over=given) if isinstance(given, str) else given  # pyright: ignore[reportArgumentType]
+
+
 class AttentionConfig(Frozen):
     """One attention layer. Every width is free; what is left out follows from `width` and `heads`.
 
@@ -116,6 +180,7 @@ class AttentionConfig(Frozen):
     scale: float | None = None  # None: 1/√head_width; 1.0: no scale
     softcap: float | None = None
     causal: bool = False
+    qk_norm: Annotated[QKNorm | None, BeforeValidator(_read_qk_norm)] = None
     rotary: Rotary | None = None
     mechanism: Annotated[SerializeAsAny[Spec], BeforeValidator(read_spec)] = Softmax()
 
@@ -166,16 +231,27 @@ class FeedForwardConfig(Frozen):
     bias: bool = True
 
 
+# Where the norms of a block stand: before a branch (arXiv:2002.04745), after its sum (arXiv:1706.03762), on what it
+# gives, before the sum (Swin 2, arXiv:2111.09883), both before it and on what it gives (arXiv:2105.13290), or nowhere.
+Order = Literal["pre", "post", "res_post", "sandwich", "none"]
+
+
 class BlockConfig(Frozen):
-    """Attention, optional cross-attention, feed-forward; norms before, after or nowhere; residuals or not."""
+    """Attention, optional cross-attention, feed-forward; norms where `order` says; residuals or not.
+
+    parallel: attention and feed-forward read the same vectors, and the sum gets both (GPT-J; GPT-NeoX,
+    arXiv:2204.06745). residual_scale: what a branch gives is multiplied by it before the sum (Granite).
+    """
 
     attention: AttentionConfig
     cross: AttentionConfig | None = None
     feedforward: FeedForwardConfig | None = None
     norm: str = "layer"
-    order: Literal["pre", "post", "none"] = "pre"
+    order: Order = "pre"
     eps: float = 1e-5
     residual: bool = True
+    parallel: bool = False
+    residual_scale: float = 1.0
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     @model_validator(mode="after")
@@ -186,6 +262,14 @@ class BlockConfig(Frozen):
                     f"a residual adds a layer's output to its input, so both need one size: the {name} maps width "
                     f"{part.width} to {part.output_width}; make them equal or set residual=False"
                 )
+        if self.parallel and (self.cross is not None or self.feedforward is None or not self.residual):
+            raise ValueError("parallel is for attention and a feed-forward with residuals, and no cross-attention")
+        if self.parallel and self.order not in ("pre", "none"):
+            raise ValueError(
+                f"branches that are parallel have their norms before them: order is 'pre', not {self.order!r}"
+            )
+        if self.residual_scale != 1.0 and not self.residual:
+            raise ValueError(f"residual_scale={self.residual_scale:g} is of what is added to a residual: residual=True")
         if self.cross is not None and self.cross.rotary is not None:
             raise ValueError(
                 "a block does not know where its source's tokens stand: rotary cross-attention is for Attention"
@@ -207,8 +291,13 @@ class BlockConfig(Frozen):
 class StackConfig(Frozen):
     """`layers` blocks, each with its own parameters: `block` again and again, or `block` and the `alternates` in turn.
 
-    So a stack of six layers with alternates (b, c) is block, b, c, block, b, c. `bias` is added to the scores of every
-    self-attention. `scaled_init`: the last map of each residual branch starts smaller by √(branches · layers) (GPT-2).
+    So a stack of six layers with alternates (b, c) is block, b, c, block, b, c; a pattern is as short as it can be.
+    `bias` is added to the scores of every self-attention. `scaled_init`: the last map of each residual branch starts
+    smaller by √(branches · layers) (GPT-2).
+
+    >>> one, other = (BlockConfig(attention=AttentionConfig(width=12, heads=heads)) for heads in (3, 4))
+    >>> len(StackConfig(block=one, alternates=(other, one, other), layers=7).pattern)
+    2
     """
 
     block: BlockConfig
@@ -236,9 +325,27 @@ class StackConfig(Frozen):
         return tuple(self.pattern[layer % len(self.pattern)] for layer in range(self.layers))
 
     @property
+    def longest_alike(self) -> int | None:
+        """Up to how many tokens a text is turned as shorter ones are; None where its length never matters."""
+        return min((one.longest_alike for one in self._rotaries if one.longest_alike), default=None)
+
+    def turning(self, length: int) -> tuple[int, ...]:
+        """Numbers that texts have in common if every layer turns them alike."""
+        return tuple(one.turning(length) for one in self._rotaries)
+
+    @property
+    def _rotaries(self) -> list[Rotary]:
+        return [block.attention.rotary for block in self.pattern if block.attention.rotary is not None]
+
+    @property
     def grid(self) -> Pair | None:
         """The grid on which its attention stands; None where it reads sequences of any length."""
         return next((b.attention.mechanism.layout for b in self.pattern if b.attention.mechanism.layout), None)
+
+    @field_validator("layers")
+    @classmethod
+    def _of_a_depth(cls, layers: int) -> int:
+        return check_size(layers, LAYERS, "a stack of layers")
 
     @model_validator(mode="after")
     def _stackable(self) -> "StackConfig":
@@ -249,6 +356,10 @@ class StackConfig(Frozen):
             )
         for other in self.alternates:
             self._check_alternate(other)
+        if self.alternates:
+            object.__setattr__(
+                self, "alternates", _shortest((self.block, *self.alternates)[: self.layers], self.layers)[1:]
+            )
         return self
 
     def _check_alternate(self, other: BlockConfig) -> None:
@@ -264,6 +375,17 @@ class StackConfig(Frozen):
             raise ValueError(
                 f"one bias serves one number of heads, not {self.block.attention.heads} and {other.attention.heads}"
             )
+
+
+def _shortest(pattern: tuple[BlockConfig, ...], layers: int) -> tuple[BlockConfig, ...]:
+    """The shortest pattern that repeats to the same layers, so that two stacks that are the same are equal."""
+    kinds: list[BlockConfig] = []
+    for block in pattern:
+        if block not in kinds:
+            kinds.append(block)
+    numbers = [kinds.index(pattern[layer % len(pattern)]) for layer in range(layers)]
+    period = next(size for size in range(1, layers + 1) if numbers == [numbers[i % size] for i in range(layers)])
+    return pattern[:period]
 
 
 def stacks_of(config: Frozen) -> dict[str, StackConfig]:

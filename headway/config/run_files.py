@@ -1,16 +1,17 @@
 """The directory of a training run: which file is where, and how those that say what happened are read. No torch."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from headway.config.read_file import open_file, parse_json, read_settings
+from headway.config.size_limits import MEBI
 
 CONFIG, METRICS, MACHINE = "config.yaml", "metrics.jsonl", "machine.json"
+DAMAGED = "metrics.damaged.jsonl"  # lines of the metrics that were no rows when the run was resumed
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it was built: many runs are read at once
+_ROW_BYTES = MEBI  # a longer line is no row of ours
 
 
 def is_run(path: Path) -> bool:
@@ -20,23 +21,30 @@ def is_run(path: Path) -> bool:
 
 def read_rows(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """The lines of a metrics.jsonl, each with its row; None for one that is damaged or was cut in two."""
-    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-        yield line, _row(line)
+    if not path.exists():
+        return
+    with open_file(path) as file:
+        while line := file.readline(_ROW_BYTES):
+            yield line, _row(line)
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        row = parse_json(line, METRICS)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and isinstance(row.get("kind"), str) else None
+    return row if isinstance(row, dict) and isinstance(row.get("kind"), str) and _is_step(row.get("step", 0)) else None
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def read_mapping(path: Path) -> dict[str, Any] | None:
     """The mapping in a run's YAML or JSON file, empty where there is no file; None where it cannot be read."""
     try:
-        found = yaml.load(path.read_text("utf-8"), _LOADER) if path.exists() else {}
-    except (yaml.YAMLError, UnicodeDecodeError):
+        found = read_settings(path) if path.exists() else {}
+    except (ValueError, OSError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config.base import Frozen, ModelConfig, Size, forget_derived
+from headway.config.base import Frozen, Size, forget_derived
 from headway.config.importing import split_name
-from headway.config.layers import StackConfig
+from headway.config.layers import DerivedSize, Positive, StackConfig
+from headway.config.model import ModelConfig
 
 
 class Special(Frozen):
@@ -18,10 +19,47 @@ class Special(Frozen):
     start: int | None = None  # what a decoder that reads a source begins with
 
 
-class LanguageConfig(ModelConfig):
-    """Embeddings, a causal stack, and a head that may be the embedding itself (tied).
+class DecoderConfig(ModelConfig):
+    """Embeddings and a causal stack, whatever is made of its vectors.
 
-    `family` names the layout in which the model is saved; "headway" is its own.
+        x = scale · tokens[t] W_in + positions[offset + p]        h = stack(x) W_out
+
+    `embedding_width` is that of the words' vectors where it is not the stack's own (OPT): then maps lead in and out.
+    `offset` rows of a learned table come before position 0. `family` names the layout in which the model is saved;
+    "headway" is its own.
+    """
+
+    family: str = "headway"
+    vocabulary: Size
+    length: Size  # positions it was made for
+    stack: StackConfig
+    positions: Literal["learned", "sinusoidal", "none"] = "none"
+    offset: Annotated[int, Field(ge=0, strict=True)] = 0
+    own_embedding_width: Size | None = Field(default=None, alias="embedding_width")  # None: that of the stack
+    embedding_scale: float = 1.0
+    special: Special = Special()
+
+    @property
+    def embedding_width(self) -> DerivedSize:
+        return self.stack.block.width if self.own_embedding_width is None else self.own_embedding_width
+
+    @model_validator(mode="after")
+    def _decodes(self) -> "DecoderConfig":
+        what = self.kind_or_name()
+        if not self.stack.block.attention.causal:
+            raise ValueError(f"a {what} model predicts what follows: its attention needs causal=True")
+        if self.stack.block.cross is not None:
+            raise ValueError(f"a {what} model reads no source: cross-attention belongs to an encoder-decoder")
+        if self.offset and self.positions != "learned":
+            raise ValueError(f"an offset of {self.offset} is for learned positions; {self.positions} has no table")
+        forget_derived(self, ("embedding_width",))
+        return self
+
+
+class LanguageConfig(DecoderConfig):
+    """A decoder with a head that may be the embedding itself (tied).
+
+    logits = cap(head_scale · h Wᵀ)        cap(z) = c · tanh(z / c) with c = logit_softcap (Gemma 2, arXiv:2408.00118)
     """
 
     module = "headway.models.language:Language"
@@ -30,21 +68,9 @@ class LanguageConfig(ModelConfig):
     measures = ("language",)
 
     kind: Literal["language"] = "language"
-    family: str = "headway"
-    vocabulary: Size
-    length: Size  # positions it was made for
-    stack: StackConfig
-    positions: Literal["learned", "sinusoidal", "none"] = "none"
     tied: bool = True
-    special: Special = Special()
-
-    @model_validator(mode="after")
-    def _agree(self) -> "LanguageConfig":
-        if not self.stack.block.attention.causal:
-            raise ValueError("a language model predicts what follows: its attention needs causal=True")
-        if self.stack.block.cross is not None:
-            raise ValueError("a language model reads no source: cross-attention belongs to an encoder-decoder")
-        return self
+    head_scale: float = 1.0
+    logit_softcap: Positive | None = None
 
 
 class ModuleConfig(ModelConfig):

@@ -9,14 +9,15 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from headway.config.base import Frozen
+from headway.config.size_limits import SIZE, VOCABULARY, check_size
 
 OBJECTIVES = ("words", "adjacent", "inverted", "inference")  # of the task `masked`
 
 Task = Literal["language", "masked", "seq2seq", "classify", "images", "embed"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Whole = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
+Whole = Annotated[int, Field(ge=1, le=SIZE)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class _Documented(Frozen):
@@ -79,6 +80,11 @@ class TokenizerConfig(_Documented):
     path: str | None = None
     """An existing tokenizer: a tokenizer.json, or a directory that has one."""
 
+    @field_validator("vocabulary")
+    @classmethod
+    def _of_a_size(cls, given: int) -> int:
+        return check_size(given, VOCABULARY, "a vocabulary that is learnt")
+
 
 class ModelChoice(_Documented):
     """Which model: one that exists (`start`), a published size (`preset`), a configuration, or sizes of one's own."""
@@ -124,7 +130,13 @@ class ModelChoice(_Documented):
     positions: str | None = None
     """Positions: learned, sinusoidal, rotary, alibi, relative, clipped or none; by default the architecture's."""
     norm: str | None = None
-    """Norm: layer, rms, batch or none; by default the architecture's."""
+    """Norm: layer, rms, rms_zero_centered, batch or none; by default the architecture's."""
+    order: Literal["pre", "post", "res_post", "sandwich", "none"] | None = None
+    """Where the norms stand: before a branch, after its sum, on what it gives, before and on it, or nowhere."""
+    qk_norm: Literal["head", "all"] | None = None
+    """Norm of queries and keys: of each head by itself, or over all heads as one row; by default none."""
+    parallel: bool | None = None
+    """Attention and feed-forward read the same vectors, side by side."""
     activation: str | None = None
     """Activation of the feed-forward: gelu, relu, silu …"""
     softcap: Rate | None = None

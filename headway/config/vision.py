@@ -4,14 +4,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config.base import Extent, Frozen, ModelConfig, Pair, Size, sides
+from headway.config.base import Extent, Frozen, Pair, Size, sides
 from headway.config.layers import AttentionConfig, StackConfig
+from headway.config.model import ModelConfig
+from headway.config.size_limits import LAYERS, check_pixels, check_size
 from headway.config.spec import read_spec
 
-Count = Annotated[int, Field(ge=0, strict=True)]
+Count = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 VisionPositions = Literal["learned", "learned_grid", "sinusoidal_grid", "none"]
 
 
+MOST_CHANNELS = 64  # of which means are written down
 Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 
 
@@ -28,6 +31,20 @@ class Images(Frozen):
     scale: float = 1 / 255
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
+
+    @field_validator("mean", "std", mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        if not isinstance(given, list | tuple) or len(given) > MOST_CHANNELS:
+            raise ValueError(f"a mean or std is one number or one a channel, not {str(given)[:40]}")
+        return given
+
+    @field_validator("resize", "crop")
+    @classmethod
+    def _of_a_size(cls, given: Extent | None) -> Extent | None:
+        if given is not None:
+            check_pixels(*sides(given), "the picture resized")
+        return given
 
     @field_validator("std")
     @classmethod
@@ -152,6 +169,13 @@ class DaViTConfig(ModelConfig):
     image: Extent = 224
     channels: Size = 3
     depths: tuple[Size, ...]
+
+    @field_validator("depths")
+    @classmethod
+    def _of_a_depth(cls, depths: tuple[int, ...]) -> tuple[int, ...]:
+        check_size(sum(depths), LAYERS, "a stack of layers")
+        return depths
+
     widths: tuple[Size, ...]
     heads: tuple[Size, ...]  # of the windows, and groups of channels
     window: Extent = 7

@@ -19,8 +19,9 @@ from headway.config import (
     VisionConfig,
     nearest,
 )
-from headway.config.base import ModelConfig, sides
+from headway.config.base import sides
 from headway.config.layers import stacks_of
+from headway.config.model import ModelConfig
 from headway.cost.setting import BYTES, Setting
 from headway.ops.attention import record_of
 from headway.ops.mask import Mask
@@ -133,6 +134,7 @@ class PriceRequest:
     image: Extent | None = None
     inputs: str | None = None
     dtype: str = "float32"
+    weights: str | None = None
     optimiser: str = "adamw"
     mask: Mask | None = None
 

@@ -15,7 +15,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from headway.config import Extent, Frozen
+from headway.config.model import ModelConfig
 from headway.config.text import ModuleConfig
+from headway.config.weights import WeightsConfig, weights_config
 from headway.cost.input_lengths import (
     RECURRENT,
     PriceRequest,
@@ -27,9 +29,10 @@ from headway.cost.input_lengths import (
     writes,
 )
 from headway.cost.limits import limits, times
-from headway.cost.memory import memory_of
+from headway.cost.memory import ModelMemory, memory_of
 from headway.cost.memory.fit import Fit, largest, read_bytes
 from headway.cost.optimiser import WIDE, entries_of, optimiser_bytes, optimiser_cost
+from headway.cost.quantized import quantized_cost
 from headway.cost.reach import reach
 from headway.cost.setting import Setting
 from headway.cost.sheet import Sheet, phases, sheet_of
@@ -149,6 +152,7 @@ def price(
     image: Extent | None = None,
     inputs: str | None = None,
     dtype: str = "float32",
+    weights: str | None = None,
     optimiser: str = "adamw",
     mask: Mask | None = None,
     memory: int | str | None = None,
@@ -160,10 +164,11 @@ def price(
     batch rows of `length` tokens (None: what the model was made for) and `source` tokens; `past` tokens in the cache
     of a decoding step, `new` tokens to generate. lengths: of padded rows. memory ("8G"): what fits into it is added.
     inputs: what a module of somebody else reads, where that cannot be told: "tokens", "vectors:2,64,8", "images:…".
+    weights: "int8" or "int4": bytes of linear maps that are stored so, and the tokens a second that these allow.
     """
     asked = PriceRequest(
         batch=batch, length=length, source=source, past=past, new=new, lengths=lengths, source_lengths=source_lengths,
-        image=image, inputs=inputs, dtype=dtype, optimiser=optimiser, mask=mask,
+        image=image, inputs=inputs, dtype=dtype, weights=weights, optimiser=optimiser, mask=mask,
     )  # fmt: skip
     limit = None if memory is None else read_bytes(memory)
     return completed(drafted(target, asked, name=name), asked, limit)
@@ -175,13 +180,23 @@ def drafted(target: Any, asked: PriceRequest, *, name: str | None = None) -> She
     title, found = _found(target)
     if isinstance(found, nn.Module):
         return module_sheet(found, name or title, asked)
-    config = with_image(whole(found), asked.image)
+    config, weights = _without_quantised(with_image(whole(found), asked.image), asked.weights)
     setting = asked.setting(config)
     plain, given = replace(setting, past=0), {"new": asked.new or 0, "optimiser": asked.optimiser}
     sheet = sheet_of(name or title, config, plain, **given)
     if setting.past not in (0, setting.length):
         sheet = replace(sheet, phases=phases(config, setting, **given))
-    return replace(sheet, setting=setting)
+    return replace(sheet, setting=setting, weights=weights)
+
+
+def _without_quantised(config: Frozen, weights: str | None) -> tuple[Frozen, WeightsConfig | None]:
+    """The model in floating-point numbers, which has the same operations; and how its weights are stored."""
+    if not isinstance(config, ModelConfig):
+        if weights is not None:
+            raise ValueError(f"{config.kind_or_name()} is no whole model, whose weights alone are stored as {weights}")
+        return config, None
+    stated = config.weights if weights is None else weights_config(weights)
+    return (config if config.weights is None else config.replace(weights=None)), stated
 
 
 def completed(sheet: Sheet, asked: PriceRequest, limit: int | None = None) -> Sheet:
@@ -200,12 +215,28 @@ def completed(sheet: Sheet, asked: PriceRequest, limit: int | None = None) -> Sh
     if config is None:
         unfit = () if limit is None else ("what fits into a memory is known of configurations, not of traces",)
         return replace(sheet, notes=(*sheet.notes, *unfit))
+    memory = memory_of(config, setting, optimiser=asked.optimiser, new=asked.new or 0)
+    if sheet.weights is not None:
+        assert isinstance(config, ModelConfig)
+        decode = None if seconds is None else seconds.seconds.get("decode")
+        found = quantized_cost(config, sheet.weights, setting.dtype, machine, decode)
+        memory, sheet = _smaller(memory, found.bytes), replace(sheet, quantized=found)
     return replace(
         sheet,
-        memory=memory_of(config, setting, optimiser=asked.optimiser, new=asked.new or 0),
+        memory=memory,
         fits=() if limit is None else tuple(_fits(config, setting, asked, limit)),
         reach=reach(config, setting.length, source=setting.source, mask=setting.mask),
     )
+
+
+def _smaller(memory: ModelMemory, weights: int) -> ModelMemory:
+    """With quantised weights, which are not trained: nothing is kept for a step."""
+    saved = memory.weights - weights
+    kept = replace(memory, weights=weights, gradients=0, optimiser=0, saved=0, aside=0, saved_checkpointed=0)
+    return replace(
+        kept, peak_forward=memory.peak_forward - saved, peak_step=0, peak_step_checkpointed=0,
+        peak_generate=max(0, memory.peak_generate - saved),
+    )  # fmt: skip
 
 
 def check_complete(config: Frozen, sheet: Sheet) -> None:

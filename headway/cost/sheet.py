@@ -98,6 +98,8 @@ class Sheet:
     bottleneck: Any = None
     time: Any = None
     notes: tuple[str, ...] = ()
+    weights: Any = None  # how the weights of linear maps are stored, where not as floating-point numbers
+    quantized: Any = None  # and what that costs
     config: Frozen | None = None
     tree: Part | None = field(default=None, repr=False)
 

@@ -106,7 +106,8 @@ def _vectors(c: VectorsConfig, letters: Symbols) -> dict[str, Any]:
 
 
 def _language(c: LanguageConfig, letters: Symbols) -> dict[str, Any]:
-    return _parts(c, letters, "stack") | {"vocabulary": letters.of("V", c.vocabulary)} | _table(c, letters)
+    found = _parts(c, letters, "stack") | {"vocabulary": letters.of("V", c.vocabulary)} | _table(c, letters)
+    return found if c.own_embedding_width is None else found | {"embedding_width": letters.of("D", c.embedding_width)}
 
 
 def _masked(c: MaskedConfig, letters: Symbols) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from headway.cost.sheet import Sheet
 from headway.cost.time import predict
 from headway.cost.time.machine import stored
 from headway.models import build, parameters
-from headway.ops.loss import cross_entropy_sum, linear_cross_entropy
+from headway.ops.loss import cross_entropy_sum
 
 
 def real_inputs(config: Any, setting: Setting, *, seed: int = 0) -> tuple[Tensor, ...]:
@@ -91,14 +91,7 @@ def _loss(config: Any, model: Any, inputs: tuple[Tensor, ...]) -> Callable[[], T
 def _written(model: Any, inputs: tuple[Tensor, ...]) -> Tensor:
     """The loss of the next token, as training takes it."""
     *source, tokens = inputs
-    hidden = model.hidden_states(tokens, *(model.encode(one) for one in source))
-    kept = getattr(model, "target_tokens", None) or getattr(model, "tokens", None)
-    head, bias = model.head, getattr(model, "head_bias", None)
-    weight: Tensor = (kept if head is None else head).weight  # pyright: ignore[reportOptionalMemberAccess]
-    return linear_cross_entropy(
-        hidden.flatten(0, 1), weight, tokens.flatten(), bias=None if bias is None else bias[0],
-        scale=getattr(model.config, "head_scale", 1.0),
-    )[0]  # fmt: skip
+    return model.cross_entropy(model.hidden_states(tokens, *(model.encode(one) for one in source)), tokens)[0]
 
 
 def cache(sheet: Sheet, model: Any, inputs: tuple[Tensor, ...]) -> Iterator[Found]:

@@ -7,16 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from headway.config.read_file import read_object
+from headway.data.publish import sync
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; anything else is refused by name."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} holds {type(found).__name__} where an object is expected")
-    return found
+    return read_object(path)
 
 
 def read_optional(path: Path) -> dict[str, Any]:
@@ -30,7 +27,7 @@ def write_json(path: Path, content: object) -> None:
 
 
 def write_whole(path: Path, text: str) -> Path:
-    """Write text beside the place and move it there; whoever reads meanwhile sees the old file.
+    """Write text beside the place and move it there, on the disk too; whoever reads meanwhile sees the old file.
 
     A link stays a link, and what is no file (a pipe, the terminal) is written to, not replaced.
     """
@@ -46,6 +43,7 @@ def write_whole(path: Path, text: str) -> Path:
             os.fsync(file.fileno())
         os.chmod(made, 0o666 & ~_mask())  # a temporary file is for its owner alone, a page is not
         os.replace(made, place)
+        sync(place.parent)
     except BaseException:
         Path(made).unlink(missing_ok=True)
         raise

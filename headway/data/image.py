@@ -1,8 +1,11 @@
 """A picture from a file, as the numbers that a vision model reads. It needs Pillow: `pip install "headway[vision]"`."""
 
+import os
+import struct
+import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -10,10 +13,25 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from headway.config.base import Extent, Pair, sides
+from headway.config.read_file import open_file
+from headway.config.size_limits import PIXELS, check_pixels
 from headway.config.vision import DaViTConfig, Images, VisionConfig
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # channels -> how Pillow calls such pictures
 GREY = ("1", "L")
+# What Pillow may take a file for. Of its other formats some start a program: EPS starts Ghostscript.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+_DAMAGE = (
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 def read_image(path: str | Path, config: VisionConfig | DaViTConfig) -> Float[Tensor, "C Y X"]:
@@ -44,6 +62,7 @@ def resize(picture: Any, size: Extent, resample: str) -> Any:
     if isinstance(size, int):
         short = min(picture.width, picture.height)
         size = (size * picture.height // short, size * picture.width // short)
+    check_pixels(*size, "the picture resized")
     if size == (picture.height, picture.width):
         return picture
     return picture.resize(size[::-1], _pillow().Resampling[resample.upper()])
@@ -59,15 +78,26 @@ def open_picture(path: str | Path, channels: int | None = None) -> Any:
     """The picture, turned as its camera was held, in so many channels; in its own 1 or 3 where nobody says."""
     if channels is not None and channels not in MODES:
         raise ValueError(f"pictures have {', '.join(map(str, MODES))} channels, and this model reads {channels}")
+    with open_file(path) as file:
+        try:
+            with _decoded(file, path) as picture:
+                own = 1 if picture.mode in GREY else 3
+                return import_module("PIL.ImageOps").exif_transpose(picture).convert(MODES[channels or own])
+        except _DAMAGE as error:
+            raise ValueError(f"{path} cannot be read as a picture: {error}") from None
+
+
+def _decoded(file: BinaryIO, path: str | Path) -> Any:
+    """A picture whose header was read; its pixels are not yet."""
     image = _pillow()
     try:
-        with image.open(path) as picture:
-            own = 1 if picture.mode in GREY else 3
-            return import_module("PIL.ImageOps").exif_transpose(picture).convert(MODES[channels or own])
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
-    except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as a picture: {error}") from None
+        with warnings.catch_warnings():  # what is too large is said by us
+            warnings.simplefilter("ignore", image.DecompressionBombWarning)
+            picture = image.open(file, formats=FORMATS)
+    except image.DecompressionBombError:
+        raise ValueError(f"it has more than {PIXELS:,} pixels") from None
+    check_pixels(picture.height, picture.width, "it", os.fstat(file.fileno()).st_size)
+    return picture
 
 
 def _pillow() -> Any:

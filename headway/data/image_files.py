@@ -1,18 +1,19 @@
 """Images with their classes on disk: .npz, pairs of .npy, MNIST's idx files, and folders with one folder per class."""
 
-import gzip
 import hashlib
 import os
-import zipfile
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from headway.config.base import Pair
+from headway.config.size_limits import check_expansion, check_memory
 from headway.config.vision import Images
+from headway.data.array_file import map_npy, read_npy, read_npz
 from headway.data.image import open_picture, read_pixels
+from headway.data.stream import open_stream
 
 IDX = ("-idx3-ubyte", "-idx3-ubyte.gz")
 ARRAYS = (".npz", ".npy", *IDX)
@@ -21,10 +22,7 @@ IMAGES, LABELS = ("images", "image", "x"), ("label", "labels", "y")  # names in 
 
 def read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """(pixels N Y X C, labels N); an .npy is mapped from the disk, page by page, and not read at once."""
-    try:
-        pixels, labels = _read_arrays(path)
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as an array: {error}") from None
+    pixels, labels = _read_arrays(path)
     pixels = pixels[..., None] if pixels.ndim == 3 else pixels
     if pixels.ndim != 4 or pixels.dtype.kind not in "uif" or 0 in pixels.shape:
         raise ValueError(
@@ -46,30 +44,14 @@ def is_labels(path: Path) -> bool:
 
 def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if path.suffix == ".npz":
-        return _npz(path)
+        found = read_npz(path, {"images": IMAGES, "label": LABELS})
+        return found["images"], found["label"]
     if path.suffix == ".npy":
-        return _npy(path, mapped=True), _npy(_beside(path), mapped=False)
+        return map_npy(path), read_npy(_beside(path))
     labels = path.with_name(path.name.replace("-images-idx3", "-labels-idx1"))
     if labels == path or not labels.exists():
         raise ValueError(f"the classes of {path.name} are expected beside it, in {labels.name.replace('idx3', 'idx1')}")
     return _idx(path), _idx(labels)
-
-
-def _npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    found = _npy(path, mapped=False)
-    with found:
-        images = next((name for name in IMAGES if name in found), None)
-        labels = next((name for name in LABELS if name in found), None)
-        if images is None or labels is None:
-            raise ValueError(f"{path} holds {', '.join(found)}, and not 'images' and 'label'")
-        return found[images], found[labels]
-
-
-def _npy(path: Path, *, mapped: bool) -> Any:
-    try:
-        return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-    except ValueError:  # a pickle, or half a file
-        raise ValueError(f"{path} is no array of numbers that numpy has saved, or is damaged") from None
 
 
 def _beside(path: Path) -> Path:
@@ -92,13 +74,17 @@ def _checked_labels(path: Path, labels: np.ndarray, count: int) -> np.ndarray:
 
 def _idx(path: Path) -> np.ndarray:
     """Bytes 0 0 8 and the number of axes, their sizes as big-endian 32-bit numbers, then the values."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        data = file.read()
-    axes = data[3] if data[:3] == b"\0\0\x08" and len(data) > 3 else 0
-    shape = tuple(np.frombuffer(data, ">u4", axes, 4).tolist()) if len(data) >= 4 + 4 * axes else ()
-    if not axes or len(data) != 4 + 4 * axes + int(np.prod(shape)):
+    with open_stream(path) as file:
+        head = file.read(4)
+        axes = head[3] if head[:3] == b"\0\0\x08" and len(head) > 3 else 0
+        sizes = file.read(4 * axes)
+        shape = tuple(np.frombuffer(sizes, ">u4").tolist()) if len(sizes) == 4 * axes else ()
+        check_memory(prod(shape), str(path))
+        check_expansion(path.stat().st_size, prod(shape), str(path))
+        data = file.read(prod(shape) + 1) if axes and axes == len(shape) else b""
+    if not shape or len(data) != prod(shape):
         raise ValueError(f"{path} is not an idx file of bytes, or is damaged")
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -123,13 +109,14 @@ def read_folder(
     shape = (len(found), *size, channels)
     labels = np.array([name for _, name in found])
     if cache is None:
+        check_memory(prod(shape), str(folder))
         pixels = np.empty(shape, np.uint8)
         _fill(pixels, found, images, progress)
         return pixels, labels
     kept = cache / f"pictures-{_cache_key(found, images, shape)}.npy"
     if not kept.exists():
         _write_cache(kept, shape, found, images, progress)
-    return np.load(kept, mmap_mode="r"), labels
+    return map_npy(kept), labels
 
 
 def _classes(folder: Path) -> dict[str, list[Path]]:

@@ -3,29 +3,19 @@
 Each comes with the words for where it stands.
 """
 
-import gzip
-import io
-import sys
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 
-
-def name_of(file: Path) -> str:
-    """How a sentence calls a file; `-` is stdin."""
-    return "standard input" if str(file) == "-" else str(file)
+from headway.config.size_limits import LINE_CHARACTERS
+from headway.data.stream import name_of, open_stream
 
 
 def lines_of(file: Path) -> Iterator[tuple[str, str]]:
     """Where each line stands, and its text."""
-    name = name_of(file)
-    if str(file) == "-" and sys.stdin is None:
-        raise ValueError("standard input is closed: give a file, or something to read")
-    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            yield f"line {number} of {name}", text_of(line, number, name)
+    for number, text in whole_lines(file, longest=LINE_CHARACTERS):
+        yield f"line {number} of {name_of(file)}", text
 
 
 def text_of(line: bytes, number: int, name: str) -> str:
@@ -43,7 +33,6 @@ def text_of(line: bytes, number: int, name: str) -> str:
 
 
 PIECE = 1 << 20  # bytes of a line that are read at once
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -61,38 +50,11 @@ class TextLine:
 
 def lines(file: Path) -> Iterator[TextLine]:
     """The lines of a file; `-` is stdin. What is compressed with gzip is told by its first bytes, not by its name."""
-    with _stream(file) as stream:
-        try:
-            yield from _decoded(stream, name_of(file))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{name_of(file)} is compressed with gzip and damaged: {error}") from None
+    with open_stream(file) as stream:
+        yield from _decoded(stream, name_of(file))
 
 
-@contextmanager
-def _stream(file: Path) -> Iterator[io.BufferedIOBase]:
-    if str(file) == "-":
-        if sys.stdin is None:
-            raise ValueError("standard input is closed: give a file, or something to read")
-        yield _unpacked(sys.stdin.buffer, file)  # type: ignore[arg-type]
-        return
-    try:
-        opened = file.open("rb")
-    except OSError as error:
-        raise ValueError(f"{file} cannot be opened: {error.strerror}") from None
-    with opened as stream:
-        yield _unpacked(stream, file)
-
-
-def _unpacked(stream: io.BufferedIOBase, file: Path) -> io.BufferedIOBase:
-    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[arg-type]
-    if buffered.peek(2)[:2] == _GZIP:
-        return io.BufferedReader(gzip.GzipFile(fileobj=buffered))  # type: ignore[arg-type]
-    if file.suffix == ".gz":
-        raise ValueError(f"{file} is not compressed with gzip, though its name says so")
-    return buffered
-
-
-def _decoded(stream: io.BufferedIOBase, name: str) -> Iterator[TextLine]:
+def _decoded(stream: BufferedIOBase, name: str) -> Iterator[TextLine]:
     number, left, open_ = 1, b"", False
     while raw := stream.readline(PIECE):
         marked, last = raw.endswith(b"\n"), len(raw) < PIECE
@@ -117,6 +79,17 @@ def _whole(raw: bytes) -> int:
             needed = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
             return len(raw) - back if needed > back else len(raw)
     return len(raw)
+
+
+def beginning(file: Path, size: int) -> str:
+    """The first lines of a file, of `size` characters or more where it has as many."""
+    found, count = [], 0
+    for line in lines(file):
+        found.append(line.text + line.mark)
+        count += len(found[-1])
+        if count >= size:
+            break
+    return "".join(found)
 
 
 def whole_lines(file: Path, *, longest: int | None = None) -> Iterator[tuple[int, str]]:

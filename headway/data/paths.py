@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from headway.data import builtin_data
-from headway.data.lines import name_of
+from headway.data.stream import name_of
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 

@@ -5,18 +5,21 @@
 gives two views of the tokens, to learn from and to measure with.
 """
 
+import io
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from headway.data.files import read_json, write_whole
-from headway.data.shards import DOCUMENTS, MANIFEST, MARKS, Shards, open_array, shard_name, tokenizer_hash
+from headway.data.hashes import stamp, verify_first
+from headway.data.publish import make_directory, write_hashed
+from headway.data.shards import DOCUMENTS, MANIFEST, MARKS, Shards, open_array, shard_hashes, shard_name, tokenizer_hash
 from headway.data.source import Document
 from headway.data.tokenizer import Tokenizer
 
@@ -79,15 +82,20 @@ def build(
     are kept and the rest is made; where it names others, all is made anew.
     """
     place = Path(directory)
-    place.mkdir(parents=True, exist_ok=True)
+    make_directory(place)
     manifest = _read_manifest(
         place,
         {"identity": identity, "tokenizer": tokenizer_hash(tokenizer), "size": tokenizer.size, "end": tokenizer.end},
     )
-    if not manifest["finished"]:
+    finished = manifest["finished"]
+    # What is there already has to be what was written; of much of it the rest is hashed while it is used.
+    unverified = verify_first(shard_hashes(place, manifest), whole=not finished)
+    if not finished:
         _fill(place, manifest, chunks_of(documents), tokenizer, shard_tokens, progress or (lambda _: None))
         _finish(place, manifest)
-    return Shards.open(place)
+    found = Shards.open(place)
+    found.unverified = unverified
+    return found
 
 
 def _read_manifest(place: Path, wanted: dict) -> dict:
@@ -96,7 +104,10 @@ def _read_manifest(place: Path, wanted: dict) -> dict:
         found = read_json(place / MANIFEST) if (place / MANIFEST).exists() else {}
     except ValueError:
         found = {}
-    if all(found.get(key) == value for key, value in wanted.items()):
+    said = found.pop("sha256", None)
+    if found and all(found.get(key) == value for key, value in wanted.items()):
+        if said is not None and stamp(found) != said:
+            raise ValueError(f"{place / MANIFEST} is not what was written: remove {place}, and it is made again")
         return found
     (place / MANIFEST).unlink(missing_ok=True)
     for path in [*place.glob("shard-*.npy"), place / DOCUMENTS, place / MARKS]:
@@ -144,9 +155,10 @@ def _write_shard(place: Path, manifest: dict, now: _Growing) -> None:
     """One more shard, and then the manifest that knows of it: a shard that no manifest names is made again."""
     number = len(manifest["shards"])
     contents = np.concatenate(now.rows), np.array(now.starts, np.int64), np.array(now.marks, np.int64).reshape(-1, 2)
-    for kind, content in zip(KINDS, contents, strict=True):
-        _write_array([content], place / shard_name(number, kind))
-    manifest["shards"].append({"tokens": now.tokens - manifest["tokens"], "documents": len(now.starts)})
+    written = [
+        _write_array([content], place / shard_name(number, kind)) for kind, content in zip(KINDS, contents, strict=True)
+    ]
+    manifest["shards"].append({"tokens": now.tokens - manifest["tokens"], "documents": len(now.starts), **written[0]})
     manifest |= {"tokens": now.tokens, "bytes": now.bytes, "documents": now.documents, "chunks": now.chunks}
     _write_manifest(place, manifest)
     now.flush()
@@ -158,7 +170,8 @@ def _finish(place: Path, manifest: dict) -> None:
         raise ValueError("there is no text in the data: every document is empty")
     numbers = range(len(manifest["shards"]))
     for kind, name in zip(KINDS[1:], (DOCUMENTS, MARKS), strict=True):
-        _write_array([open_array(place / shard_name(number, kind)) for number in numbers], place / name)
+        parts = [open_array(place / shard_name(number, kind)) for number in numbers]
+        manifest.setdefault("files", {})[name] = _write_array(parts, place / name)
     manifest["finished"] = True
     _write_manifest(place, manifest)
     for number in numbers:
@@ -166,20 +179,20 @@ def _finish(place: Path, manifest: dict) -> None:
             (place / shard_name(number, kind)).unlink(missing_ok=True)
 
 
-def _write_array(parts: list[np.ndarray], path: Path) -> None:
-    """Written, not mapped: a full disk is then an error that can be told, and not the end of the process."""
+def _write_array(parts: list[np.ndarray], path: Path) -> dict[str, Any]:
+    """Written, not mapped: a full disk is then an error that can be told, and not the end of the process.
+
+    Returns the size and the hash of the file.
+    """
     shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
-    with path.open("wb") as file:
-        said = {"descr": parts[0].dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, said)
-        for part in parts:
-            file.write(part.tobytes())
-        file.flush()
-        os.fsync(file.fileno())
+    head = io.BytesIO()
+    said = {"descr": parts[0].dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(head, said)
+    return write_hashed(path, chain([head.getvalue()], (part.tobytes() for part in parts)))
 
 
 def _write_manifest(place: Path, manifest: dict) -> None:
-    write_whole(place / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    write_whole(place / MANIFEST, json.dumps({**manifest, "sha256": stamp(manifest)}, indent=2) + "\n")
 
 
 def chunks_of(documents: Iterable[Document]) -> Iterator[Chunk]:

@@ -9,11 +9,16 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from tokenize import TokenError  # numpy parses the header of an array as Python
 
 import numpy as np
 
+from headway.config.file_errors import errors_of
+from headway.config.read_file import open_file
 from headway.data.files import read_json
+from headway.data.hashes import FileHash
 from headway.data.tokenizer import Tokenizer
 
 MANIFEST, DOCUMENTS, MARKS = "manifest.json", "documents.npy", "marks.npy"
@@ -31,11 +36,47 @@ def shard_name(number: int, kind: str = "") -> str:
 
 def open_array(path: Path) -> np.ndarray:
     """A file of numbers as an array that the system reads when it is looked at."""
-    try:
-        # A plain array over the mapping: numpy's own class makes each slice several times as slow.
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): remove {path.parent}, and it is made again") from None
+    return MappedArray(path).array
+
+
+class MappedArray:
+    """The same, and whether the file is still as long as it was: looking at what is cut off would end the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with open_file(path) as file:
+                if np.lib.format.read_magic(file) != (1, 0):
+                    raise ValueError("another version of the format")
+                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+                self._file = mmap(file.fileno(), 0, access=ACCESS_READ)
+                # A plain array over the mapping: numpy's own class makes each slice several times as slow.
+                self.array = np.ndarray(shape, dtype, self._file, file.tell())
+        except (OSError, ValueError, TypeError, EOFError, SyntaxError, TokenError) as error:
+            raise ValueError(f"{path} cannot be read ({error}): remove {path.parent}, and it is made again") from None
+        self._bytes = len(self._file)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def checked(self) -> np.ndarray:
+        """The array, to be looked at now; asking for the size takes a microsecond."""
+        if self._file.size() < self._bytes:
+            raise ValueError(
+                f"{self.path} was cut short while it was read: remove {self.path.parent}, and it is made again"
+            )
+        return self.array
+
+
+def shard_hashes(directory: Path, manifest: dict) -> dict[Path, FileHash]:
+    """What the manifest says of its files; nothing of those that were written before there were hashes."""
+    way_out = f"remove {directory}, and it is made again"
+    listed = {shard_name(number): said for number, said in enumerate(manifest["shards"])} | manifest.get("files", {})
+    return {
+        directory / name: FileHash(said["bytes"], said["sha256"], way_out)
+        for name, said in listed.items()
+        if "sha256" in said
+    }
 
 
 class Shards:
@@ -43,13 +84,16 @@ class Shards:
 
     def __init__(self, directory: Path, manifest: dict) -> None:
         self.directory, self.manifest = directory, manifest
-        self.parts = [open_array(directory / shard_name(number)) for number in range(len(manifest["shards"]))]
+        self.unverified: dict[Path, FileHash] = {}  # files whose hashes are still to be compared
+        self.parts = [MappedArray(directory / shard_name(number)) for number in range(len(manifest["shards"]))]
         for number, (part, said) in enumerate(zip(self.parts, manifest["shards"], strict=True)):
             if len(part) != said["tokens"]:
                 raise ValueError(
                     f"{directory / shard_name(number)} has {len(part)} tokens where the manifest says "
                     f"{said['tokens']}: remove {directory}, and it is made again"
                 )
+        if not self.parts:
+            raise ValueError(f"{directory / MANIFEST} names no shard: remove {directory}, and it is made again")
         self.offsets = np.cumsum([0, *(len(part) for part in self.parts)])
 
     @classmethod
@@ -60,7 +104,8 @@ class Shards:
         manifest = read_json(place / MANIFEST)
         if not manifest.get("finished"):
             raise ValueError(f"{place} holds tokens of a part of the data only: start the same training once more")
-        return cls(place, manifest)
+        with errors_of(place / MANIFEST):
+            return cls(place, manifest)
 
     @property
     def total(self) -> int:
@@ -88,7 +133,7 @@ class Shards:
             raise ValueError(f"tokens {start} to {stop} were asked for, and there are {self.total}")
         first, last = (int(found) for found in np.searchsorted(self.offsets[1:-1], [start, stop], side="right"))
         pieces = [
-            self.parts[part][max(start - self.offsets[part], 0) : stop - self.offsets[part]]
+            self.parts[part].checked()[max(start - self.offsets[part], 0) : stop - self.offsets[part]]
             for part in range(first, last + 1)
         ]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -97,7 +142,9 @@ class Shards:
         """The `length` tokens from each start on, as rows of int64."""
         part = int(np.searchsorted(self.offsets[1:-1], starts[0], side="right")) if len(self.parts) > 1 else 0
         if starts.min() >= self.offsets[part] and starts.max() + length <= self.offsets[part + 1]:
-            return self.parts[part][(starts - self.offsets[part])[:, None] + np.arange(length)].astype(np.int64)
+            return (
+                self.parts[part].checked()[(starts - self.offsets[part])[:, None] + np.arange(length)].astype(np.int64)
+            )
         return np.stack([self.read(int(start), int(start) + length) for start in starts]).astype(np.int64)
 
     def view(self) -> "TokenView":

@@ -12,10 +12,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from headway.config.read_file import parse_json
 from headway.config.train import DataConfig
 from headway.data import builtin_data
-from headway.data.lines import PIECE, TextLine, lines, name_of, whole_lines
+from headway.data.lines import PIECE, TextLine, lines, whole_lines
 from headway.data.paths import DataFile, find_data, fingerprint
+from headway.data.stream import name_of
 
 __all__ = ["Document", "Record", "documents", "fingerprint", "records"]
 
@@ -214,10 +216,7 @@ def _json(file: Path, columns: Columns, longest: int | None) -> Iterator[Record]
         if not line.strip():
             continue
         where = f"line {number} of {name_of(file)}"
-        try:
-            found = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{where} is not valid JSON: {error.msg} at character {error.colno}") from None
+        found = parse_json(line, where)
         if not isinstance(found, dict):
             raise ValueError(f"{where} holds {type(found).__name__} where an object with named fields is expected")
         fields = taken(found, columns, where)

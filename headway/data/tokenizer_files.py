@@ -8,7 +8,9 @@ no text has: they are never found in one, and the mark is taken off when tokens 
 does not know keeps its number where the vocabulary has one.
 """
 
+import re
 import struct
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,9 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Engine
 
-from headway.data.files import read_json
+from headway.config.file_errors import errors_of_library
+from headway.config.read_file import open_file, parse_json, read_bytes, read_object
+from headway.config.size_limits import LARGE_BYTES, PIECE_BYTES
 
 PAIRS, PIECES = ("vocab.json", "merges.txt"), "vocab.txt"
 _ENDLESS = "<|endoftext|>"
@@ -68,7 +72,10 @@ def vocabulary_engine(place: Path, said: Mapping[str, Any]) -> Engine | None:
 
 
 def _byte_pairs(place: Path, said: Mapping[str, Any], name: str) -> Engine | None:
-    engine = Engine(models.BPE.from_file(*(str(place / file) for file in PAIRS)))
+    for file in PAIRS:
+        open_file(place / file).close()  # the library would wait for a pipe, and read a device for ever
+    with errors_of_library(place / PAIRS[0], f"vocabulary with {PAIRS[1]}"):
+        engine = Engine(models.BPE.from_file(*(str(place / file) for file in PAIRS)))
     bart = name in AS_BART or (not name and engine.token_to_id(BART["eos_token"]) is not None)
     if name not in ("", *AS_GPT2, *AS_BART) or (bart and engine.token_to_id(BART["bos_token"]) is None):
         return None
@@ -83,7 +90,9 @@ def _byte_pairs(place: Path, said: Mapping[str, Any], name: str) -> Engine | Non
 
 
 def _word_pieces(place: Path, said: Mapping[str, Any], name: str) -> Engine | None:
-    engine = Engine(models.WordPiece.from_file(str(place / PIECES), unk_token=BERT["unk_token"]))
+    open_file(place / PIECES).close()
+    with errors_of_library(place / PIECES, "vocabulary"):
+        engine = Engine(models.WordPiece.from_file(str(place / PIECES), unk_token=BERT["unk_token"]))
     if name not in ("", *AS_BERT) or None in [engine.token_to_id(BERT[key]) for key in NEEDED]:
         return None
     engine.normalizer = normalizers.BertNormalizer()
@@ -128,8 +137,9 @@ class SentencePiece:
 
     @classmethod
     def read(cls, path: Path) -> "SentencePiece":
+        content = read_bytes(path, LARGE_BYTES)
         try:
-            return cls._of(path.read_bytes())
+            return cls._of(content)
         except (IndexError, KeyError, AttributeError, struct.error, ValueError):
             raise ValueError(f"{path} is not a SentencePiece model") from None
 
@@ -145,6 +155,7 @@ class SentencePiece:
             characters = inner.get(2, b"") if field == 3 else characters
         if not scores:
             raise ValueError("no pieces")
+        check_characters(characters)
         return cls(scores, characters, kind)
 
 
@@ -152,18 +163,20 @@ def marian_engine(place: Path) -> Engine | None:
     """The engine of a directory with Marian's files; None where they are not there, or number each language apart."""
     if not (place / SOURCE).exists() or not (place / NUMBERS).exists() or (place / APART).exists():
         return None
-    source, numbers = SentencePiece.read(place / SOURCE), read_json(place / NUMBERS)
+    source, numbers = SentencePiece.read(place / SOURCE), read_object(place / NUMBERS, LARGE_BYTES)
     if source.kind != UNIGRAM:
         raise ValueError(
             f"{place / SOURCE} is no unigram model, and headway reads Marian's vocabularies of that kind alone"
         )
-    if sorted(numbers.values()) != list(range(len(numbers))) or not {UNKNOWN, END} <= set(numbers):
+    whole = all(type(number) is int for number in numbers.values())
+    if not whole or sorted(numbers.values()) != list(range(len(numbers))) or not {UNKNOWN, END} <= set(numbers):
         raise ValueError(f"{place / NUMBERS} does not number its pieces from 0 on, {UNKNOWN} and {END} among them")
     words = sorted(numbers, key=numbers.__getitem__)
     least = min(source.scores.values()) - PENALTY
     pieces = [_piece(word, source.scores, least) for word in words]
-    made = Engine(models.Unigram(pieces, numbers[UNKNOWN], byte_fallback=False))
-    _finish_marian(made, source.characters, numbers[END])
+    with errors_of_library(place / SOURCE, "SentencePiece model"):
+        made = Engine(models.Unigram(pieces, numbers[UNKNOWN], byte_fallback=False))
+        _finish_marian(made, source.characters, numbers[END])
     made.add_special_tokens([AddedToken(word, normalized=False) for word in (UNKNOWN, END, PAD) if word in numbers])
     made.add_tokens([AddedToken(word, normalized=False) for word in words if _is_language(word)])
     return made
@@ -181,6 +194,46 @@ def _piece(word: str, scores: dict[str, float], least: float) -> tuple[str, floa
 def _is_language(word: str) -> bool:
     """Whether it names the language to translate into, such as >>fra<<."""
     return word.startswith(">>") and word.endswith("<<")
+
+
+LONG_TEXT = re.compile(rb'"[^"]{4096,}"')
+
+
+def check_engine(content: bytes, path: Path) -> None:
+    """Refuse a tokenizer.json over which the library ends the process: a damaged table of characters, or a piece of
+    very many letters, for each of which it calls itself once more."""
+    for text in LONG_TEXT.finditer(content):
+        before = content[max(0, text.start() - 32) : text.start()].rstrip()
+        if not before.endswith(b'"precompiled_charsmap":') and len(text[0]) > PIECE_BYTES:
+            raise ValueError(f"a text of {len(text[0]):,} bytes is no piece of a vocabulary")
+    if b"precompiled_charsmap" not in content:
+        return
+    parts = [parse_json(content, path)]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict) and "precompiled_charsmap" in part:
+            check_characters(_decoded(part["precompiled_charsmap"]))
+        parts += [one for one in (part.values() if isinstance(part, dict) else part) if isinstance(one, dict | list)]
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return b"" if text is None else b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise ValueError("precompiled_charsmap is no base64") from None
+
+
+def check_characters(table: bytes) -> None:
+    """A compiled table of characters: the size of its trie in four bytes, the trie, then text.
+
+    >>> check_characters(bytes.fromhex("ffffffff"))
+    Traceback (most recent call last):
+    ValueError: a table of characters says that it has 4294967295 bytes, and has 0
+    """
+    if table:
+        said, there = int.from_bytes(table[:4], "little"), len(table) - 4
+        if said > there or said % 4 or there < 0:
+            raise ValueError(f"a table of characters says that it has {said} bytes, and has {max(there, 0)}")
 
 
 def _finish_marian(made: Engine, characters: bytes, end: int) -> None:
@@ -222,3 +275,5 @@ def _whole(content: bytes, at: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
+        if shift > 63:
+            raise ValueError("a whole number has at most 64 bits")

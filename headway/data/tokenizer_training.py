@@ -20,6 +20,9 @@ from pathlib import Path
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Engine
 
+from headway.config.file_errors import errors_of_library
+from headway.config.read_file import read_bytes
+from headway.config.size_limits import LARGE_BYTES
 from headway.config.train import Task, TokenizerConfig
 from headway.data import unigram
 from headway.data.shards import tokenizer_hash as digest
@@ -93,7 +96,7 @@ def literal(tokenizer: Tokenizer) -> Tokenizer:
     """
     engine = Engine.from_str(tokenizer.engine.to_str())
     engine.encode_special_tokens = True
-    return Tokenizer(engine, dict(tokenizer.special))
+    return Tokenizer(engine, dict(tokenizer.special), chat_template=tokenizer.chat_template)
 
 
 def _byte(texts: Iterator[str], config: TokenizerConfig, special: dict[str, str]) -> Engine:
@@ -218,8 +221,6 @@ def _room(config: TokenizerConfig, needed: int, special: dict[str, str], what: s
 def _of_file(place: Path) -> Tokenizer | None:
     if not place.exists():
         return None
-    try:
-        engine = Engine.from_file(str(place))
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"{place} is no tokenizer that can be read: {error}") from None
+    with errors_of_library(place, "tokenizer"):
+        engine = Engine.from_buffer(read_bytes(place, LARGE_BYTES))
     return Tokenizer(engine, usual(engine))

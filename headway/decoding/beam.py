@@ -22,8 +22,12 @@ from headway.decoding.row import forced, naming, pieces_of
 from headway.decoding.text import byte_tokens
 from headway.ops.sampling.logits import check_finite, log_total, steer
 
+POWER = 50  # a text of a million tokens to this power is a number yet
 Until = Literal["full", "likely", "certain"]
-PLAIN = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop", "logprobs")
+PLAIN = (
+    "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
+    "logit_bias", "min_new_tokens", "no_repeat_ngram_size", "stop", "logprobs",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Beams:
     def __post_init__(self) -> None:
         if self.beams < 1:
             raise ValueError(f"a beam search keeps at least one text, not {self.beams}")
+        if not abs(self.alpha) <= POWER:  # so that nan is refused too
+            raise ValueError(f"a length penalty is a power from -{POWER} to {POWER}, not {self.alpha}")
         if self.until not in ("full", "likely", "certain"):
             raise ValueError(f"a beam search goes on until full, likely or certain, not {self.until!r}")
 
@@ -183,5 +189,5 @@ def _results(reader: Reader, search: Search, prompt: tuple[int, ...]) -> list[Ge
 
 def _plain(request: Request) -> None:
     for name in PLAIN:
-        if getattr(request, name) != Request.model_fields[name].default:
+        if getattr(request, name) != Request.model_fields[name].get_default(call_default_factory=True):
             raise ValueError(f"a beam search chooses by score alone: leave {name} of the request at its default")

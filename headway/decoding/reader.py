@@ -29,6 +29,7 @@ class Reader:
     pad: Pad = "left"
     cache: bool = True
     past_length: PastLength = "refuse"
+    ignore_defaults: bool = False  # of the model's generation_config.json
 
     def __post_init__(self) -> None:
         if self.pad not in ("left", "right", "none"):
@@ -41,6 +42,7 @@ class Reader:
             raise ValueError("a recurrent model has no other memory than its state: read it with cache=True")
         if self.reads_source and self.special.start is None:
             raise ValueError(f"this {self.kind} model's configuration has no special.start, the token to begin with")
+        self._check_special()
         if self.past_length == "slide" and not self._slides():
             raise ValueError(
                 "this model cannot slide past its length: that takes windows or running totals in every layer, and "
@@ -48,6 +50,20 @@ class Reader:
             )
         if isinstance(self.model, nn.Module) and any(map(_drops, self.model.modules())):
             raise ValueError("this model is in training mode, with dropout: call model.eval() first")
+
+    def _check_special(self) -> None:
+        """Refuse tokens to begin, force or forbid that the model does not have."""
+        said = {"forced first": self.forced.first, "forced last": self.forced.last}
+        said |= {"start": self.special.start} if self.reads_source else {}
+        for name, token in [*said.items(), *(("forbidden", token) for token in self.forced.never)]:
+            if token is not None and not 0 <= token < self.words:
+                raise ValueError(f"the {name} token {token} is outside of the model's vocabulary of {self.words}")
+
+    @property
+    def words(self) -> int:
+        """How many tokens it can produce."""
+        config = self.model.config
+        return config.outputs if self.kind == "seq2seq" else config.vocabulary
 
     @property
     def kind(self) -> str:
@@ -72,12 +88,7 @@ class Reader:
 
     def prompt(self, request: Request) -> tuple[int, ...]:
         """The tokens to read: of a source, or of the text to be continued."""
-        if isinstance(request.prompt, str):
-            if self.tokenizer is None:
-                raise ValueError("a prompt of text needs a tokenizer: give one, or a prompt of tokens")
-            tokens = tuple(self.tokenizer.encode(request.prompt))
-        else:
-            tokens = request.prompt
+        tokens = request.prompt if isinstance(request.prompt, tuple) else self._encoded(request)
         if not tokens and not self.reads_source and self.special.begin is not None:
             tokens = (self.special.begin,)
         if not tokens:
@@ -86,9 +97,32 @@ class Reader:
             )
         config = self.model.config
         vocabulary = config.source_vocabulary if self.kind == "recurrent" else config.vocabulary
-        if max(tokens) >= vocabulary:
-            raise ValueError(f"token {max(tokens)} of the prompt is outside of the vocabulary of {vocabulary}")
+        if outside := [token for token in tokens if not 0 <= token < vocabulary]:
+            raise ValueError(f"token {outside[0]} of the prompt is outside of the vocabulary of {vocabulary}")
         return tokens
+
+    def _encoded(self, request: Request) -> tuple[int, ...]:
+        if self.tokenizer is None:
+            what = "messages need" if request.prompt is None else "a prompt of text needs"
+            raise ValueError(f"{what} a tokenizer: give one, or a prompt of tokens")
+        if isinstance(request.prompt, str):
+            return tuple(self.tokenizer.encode(request.prompt))
+        assert request.messages is not None
+        return tuple(
+            self.tokenizer.apply_chat_template(
+                request.messages, tools=request.tools, variables=request.template_variables
+            )
+        )
+
+    def ends(self, request: Request) -> frozenset[int]:
+        """The tokens that end a text; a turn of a conversation ends with the tokenizer's own, too."""
+        own = self.tokenizer.end if self.tokenizer is not None and request.messages is not None else None
+        return frozenset(self.special.end).union([] if own is None else [own])
+
+    def completed(self, request: Request) -> Request:
+        """The request with the model's defaults for what it does not say."""
+        defaults = None if self.ignore_defaults else getattr(self.model, "generation_defaults", None)
+        return request if defaults is None else request.completed(defaults.options)
 
     def most(self, request: Request, prompt: tuple[int, ...]) -> tuple[int, Finish]:
         """How many tokens can follow, and what ends them; refuses what does not fit."""
@@ -104,7 +138,7 @@ class Reader:
             raise ValueError(f"a prompt of {some(read, 'token')} leaves no room in the model's {self.length} positions")
         if request.max_new_tokens <= room:
             return request.max_new_tokens, "max_new_tokens"
-        if self.past_length == "refuse":
+        if self.past_length == "refuse" and "max_new_tokens" in request.model_fields_set:
             raise ValueError(
                 f"{some(read, 'token')} and max_new_tokens={request.max_new_tokens} more do not fit into the model's "
                 f'{self.length} positions: ask for at most {room}, or choose past_length="stop"'

@@ -1,17 +1,16 @@
 """What is asked of a decoding loop, and what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from headway.config import Frozen, Size
+from headway.config.generation import GenerationOptions, Token
+from headway.data.chat import Message, check_messages
 from headway.ops.sampling.cut import TIE
 
-Token = Annotated[int, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 # A text whose end was forced on it at its last place is not ended but cut: "max_new_tokens", or "length" of the model.
 Finish = Literal["end", "stop", "max_new_tokens", "length"]
 
@@ -25,26 +24,24 @@ def some(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-class Request(Frozen):
-    """A prompt and how to go on from it. Temperature 0 is greedy.
+class Request(GenerationOptions):
+    """A prompt, or the messages of a conversation, and how to go on from it.
 
-    Probabilities are cut by top_k, then top_p, then min_p; 0, 1 and 0 cut nothing. The repetition penalty is for every
-    token that the decoder has read or produced. A draw depends on the seed and on the position of the token, and on
-    nothing else: the same request gives the same tokens in any company, and two samples of one prompt need two seeds.
-    `logprobs` asks for each token's log-probability under the model itself, and for so many of the likeliest beside it.
+    A text ends before a `stop` string, and at one of the `stop_tokens`. A draw depends on the seed and on the position
+    of the token, and on nothing else: the same request gives the same tokens in any company, and two samples of one
+    prompt need two seeds. `logprobs` asks for each token's log-probability under the model itself, and for so many of
+    the likeliest beside it. Messages are written by the model's chat template, which may ask for `tools` and other
+    `template_variables`. What a request does not say, the model's generation_config.json may.
 
     >>> Request(prompt=(5, 7), temperature=-1)
     Traceback (most recent call last):
     ValueError: Request cannot take temperature=-1: input should be greater than or equal to 0
     """
 
-    prompt: str | tuple[Token, ...]
-    max_new_tokens: Size = 64
-    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    top_k: Annotated[int, Field(ge=0)] = 0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    min_p: Fraction = 0.0
-    repetition_penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    prompt: str | tuple[Token, ...] | None = None
+    messages: tuple[dict[str, Any], ...] | None = None
+    tools: tuple[dict[str, Any], ...] | None = None
+    template_variables: dict[str, Any] = Field(default_factory=dict)
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     stop_tokens: tuple[Token, ...] = ()
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
@@ -55,24 +52,64 @@ class Request(Frozen):
     def _one_or_more(cls, given: Any) -> Any:
         return (given,) if isinstance(given, str) else given
 
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _a_conversation(cls, given: Any) -> Any:
+        if given is not None:
+            check_messages(given)
+        return given
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "Request":
+        if (self.prompt is None) == (self.messages is None):
+            which = "neither" if self.prompt is None else "both"
+            raise ValueError(f"a Request has a prompt or messages, and this one has {which}")
+        if self.messages is None and (self.tools is not None or self.template_variables):
+            raise ValueError("tools and template_variables are for a chat template: give messages, not a prompt")
+        return self
+
+    def __repr_args__(self) -> Iterable[tuple[str, Any]]:
+        return sorted(super().__repr_args__(), key=lambda pair: pair[0] not in ("prompt", "messages"))
+
+    def completed(self, defaults: Mapping[str, Any]) -> "Request":
+        """The same with a model's defaults where it says nothing; what was said is still told apart from them.
+
+        >>> Request(prompt="Hi", top_k=5).completed({"temperature": 0.6, "top_k": 50})
+        Request(prompt='Hi', temperature=0.6, top_k=5)
+        """
+        new = {name: value for name, value in defaults.items() if name not in self.model_fields_set}
+        if not new:
+            return self
+        found = self.unchecked(**new)
+        found.__pydantic_fields_set__.difference_update(new)
+        return found
+
 
 class RequestOptions(TypedDict, total=False):
     """The options of a Request by name, for whoever asks without one."""
 
     max_new_tokens: int
+    min_new_tokens: int
     temperature: float
     top_k: int
     top_p: float
     min_p: float
     repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Mapping[int, float]
+    no_repeat_ngram_size: int
+    tools: Sequence[Mapping[str, Any]]
+    template_variables: Mapping[str, Any]
     stop: str | Sequence[str]
     stop_tokens: Sequence[int]
     seed: int
     logprobs: int | None
 
 
-Prompt = str | Request | Sequence[int] | Tensor
-Prompts = Sequence[str] | Sequence[Request] | Sequence[Sequence[int]] | Sequence[Tensor]
+Chat = Sequence[Message]
+Prompt = str | Request | Sequence[int] | Tensor | Chat
+Prompts = Sequence[str] | Sequence[Request] | Sequence[Sequence[int]] | Sequence[Tensor] | Sequence[Chat]
 
 
 def as_requests(given: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:
@@ -82,15 +119,25 @@ def as_requests(given: Any, options: dict[str, Any]) -> tuple[list[Request], boo
     ([Request(prompt='Once', max_new_tokens=3)], True)
     >>> as_requests([[5, 7], [3]], {})[0]
     [Request(prompt=(5, 7)), Request(prompt=(3,))]
+    >>> as_requests([{"role": "user", "content": "Hi"}], {})[0]
+    [Request(messages=({'role': 'user', 'content': 'Hi'},))]
     """
     found = given.tolist() if isinstance(given, Tensor) else given
-    if isinstance(found, str | Request) or (
-        isinstance(found, Sequence) and len(found) and all(isinstance(one, int) for one in found)
-    ):
+    if isinstance(found, str | Request) or _is_one(found):
         return [_request(found, options)], True
     if not isinstance(found, Sequence):
-        raise ValueError(f"a prompt is a text, tokens or a Request, or a list of these; not a {type(given).__name__}")
+        raise ValueError(f"a prompt is {PROMPTS}, or a list of these; not a {type(given).__name__}")
     return [_request(one, options) for one in found], False
+
+
+PROMPTS = "a text, tokens, messages or a Request"
+
+
+def _is_one(found: Any) -> bool:
+    """Whether a sequence is one prompt: tokens, or the messages of one conversation."""
+    if not isinstance(found, Sequence) or not len(found):
+        return False
+    return all(isinstance(one, int) for one in found) or isinstance(found[0], Mapping)
 
 
 def _request(given: Any, options: dict[str, Any]) -> Request:
@@ -98,10 +145,13 @@ def _request(given: Any, options: dict[str, Any]) -> Request:
         if options:
             raise ValueError(f"a Request says itself how to go on: put {min(options)} into it")
         return given
-    if not isinstance(given, str | Sequence | Tensor):
-        raise ValueError(f"a prompt is a text, tokens or a Request, not {given!r}")
-    prompt = given if isinstance(given, str) else tuple(given.tolist() if isinstance(given, Tensor) else given)
-    return Request(prompt=prompt, **options)
+    found = given.tolist() if isinstance(given, Tensor) else given
+    if isinstance(found, str):
+        return Request(prompt=found, **options)
+    if not isinstance(found, Sequence):
+        raise ValueError(f"a prompt is {PROMPTS}, not {given!r}")
+    what = "messages" if found and isinstance(found[0], Mapping) else "prompt"
+    return Request(**{what: tuple(found)}, **options)
 
 
 class NonFiniteLogits(ValueError):
@@ -153,6 +203,11 @@ class Generation:
     likeliest: tuple[tuple[tuple[int, float], ...], ...] = ()
     ties: tuple[int, ...] = ()
     score: float | None = None
+
+    @property
+    def message(self) -> dict[str, str]:
+        """The text as the model's turn of a conversation, to be appended to its messages."""
+        return {"role": "assistant", "content": self.text}
 
     @classmethod
     def of(cls, events: list[TokenEvent]) -> "Generation":

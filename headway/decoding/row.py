@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from headway.config.text import Forced
+from headway.decoding.processors import Processors
 from headway.decoding.reader import Reader
 from headway.decoding.request import Finish, NonFiniteLogits, Request, TokenEvent
 from headway.decoding.text import Pieces, Text
@@ -22,11 +23,13 @@ class DecodingRow:
         self._limit: Finish
         self.most, self._limit = reader.most(request, self.prompt)
         # What the decoder has read: a model that reads a source begins with one token of its own.
-        self.read = (reader.special.start,) if reader.reads_source else self.prompt
+        start = reader.special.start if reader.reads_source else None
+        self.read = self.prompt if start is None else (start,)
         self.tokens: list[int] = []
         self.finish: Finish | None = None
         self.left = False
-        self._forced, self._ends = reader.forced, frozenset(reader.special.end)
+        self._forced, self._ends = reader.forced, reader.ends(request)
+        self.processors = Processors.of(request, self.read, self._ends.union(request.stop_tokens), reader.words)
         self._text = Text(pieces_of(reader, self.prompt, raw), request.stop)
 
     @property
@@ -49,6 +52,8 @@ class DecodingRow:
         """Add a token, and say what it brings."""
         must = self.forced
         self.tokens.append(token)
+        if self.processors is not None:
+            self.processors.take(token)
         text = self._add(token)
         last = len(self.tokens) == self.most
         if last and (self.finish is None or (self.finish == "end" and token == must)):
@@ -81,14 +86,20 @@ def forced(rules: Forced, made: int, most: int) -> int | None:
 
 @contextmanager
 def naming(logits: Tensor, requests: Sequence[int]) -> Iterator[None]:
-    """Inside, a complaint about broken logits names the request of the row; a row's place says nothing to its owner."""
+    """Inside, a complaint about broken logits names the request of the row; a row's place says nothing to its owner.
+
+    Logits that are sound where nothing can be chosen were all forbidden.
+    """
     try:
         yield
     except ValueError:
         for request, best in zip(requests, logits.amax(-1).tolist(), strict=True):
             if not math.isfinite(best):
                 raise NonFiniteLogits(request, best) from None
-        raise
+        raise ValueError(
+            "no token is left to choose: logit_bias, no_repeat_ngram_size, min_new_tokens and the tokens that the "
+            "model never writes forbid all of them"
+        ) from None
 
 
 def pieces_of(reader: Reader, prompt: tuple[int, ...], raw: frozenset[int]) -> Pieces | None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headway.config import nearest
 from headway.data.tokenizer import Tokenizer
+from headway.decoding.processors import Processors
 from headway.decoding.reader import Pad, PastLength, Reader
 from headway.decoding.request import Generation, Prompt, Prompts, Request, RequestOptions, TokenEvent, as_requests
 from headway.decoding.row import DecodingRow, naming
@@ -20,6 +21,7 @@ from headway.decoding.text import byte_tokens
 from headway.hub.load import with_tokenizer
 from headway.models.sessions import Session
 from headway.nn.modes import evaluating
+from headway.ops.guard import at_least_float32
 from headway.ops.sampling.choose import choose
 from headway.ops.sampling.cut import Rules
 from headway.ops.sampling.logits import log_total, penalise, steer
@@ -32,6 +34,7 @@ class DecodingBatch:
     pad: prompts that begin together are padded on the "left" or "right", or read one by one ("none").
     past_length: a request that does not fit into the model is refused; or it may "stop" there; or, where every layer
     has a window or a running total and positions are not learned, "slide" on.
+    ignore_defaults: what the model's generation_config.json suggests is not followed where a request says nothing.
     """
 
     def __init__(
@@ -43,10 +46,11 @@ class DecodingBatch:
         cache: bool = True,
         past_length: PastLength = "refuse",
         rows: int | None = None,
+        ignore_defaults: bool = False,
     ) -> None:
         if rows is not None and rows < 1:
             raise ValueError(f"a batch has at least one row, not {rows}")
-        self._reader = Reader(model, tokenizer, pad, cache, past_length)
+        self._reader = Reader(model, tokenizer, pad, cache, past_length, ignore_defaults)
         self._raw = frozenset() if tokenizer is None else byte_tokens(tokenizer)
         self._most_rows, self._joined = rows, 0
         self._waiting: list[DecodingRow] = []
@@ -55,6 +59,7 @@ class DecodingBatch:
         self._device: torch.device | None = None
         self._rules = Rules([], [], [], [])
         self._seen: Int[Tensor, "B T"] | None = None  # tokens read and produced, where a request penalises them
+        self._processed: list[tuple[int, Processors]] = []  # rows whose logits are changed, and by what
 
     @property
     def running(self) -> int:
@@ -63,10 +68,19 @@ class DecodingBatch:
 
     def join(self, requests: Sequence[Request]) -> list[int]:
         """Take in requests and return their numbers; refuses all of them if one cannot be served."""
-        new = [DecodingRow(self._joined + i, request, self._reader, self._raw) for i, request in enumerate(requests)]
+        asked = [self._reader.completed(request) for request in requests]
+        new = [DecodingRow(self._joined + i, request, self._reader, self._raw) for i, request in enumerate(asked)]
         self._joined += len(new)
         self._waiting += new
         return [row.index for row in new]
+
+    def samples(self, request: Request, n: int) -> list[Request]:
+        """The request n times, each with a seed of its own."""
+        if n < 1:
+            raise ValueError(f"a prompt has at least one sample, not n={n}")
+        if n > 1 and not self._reader.completed(request).temperature:
+            raise ValueError(f"n={n} samples of one prompt are the same text at temperature 0: give a temperature")
+        return [request, *(request.unchecked(seed=(request.seed + i) % 2**64) for i in range(1, n))]
 
     def leave(self, request: int) -> None:
         """Give up a request: it produces nothing more."""
@@ -99,7 +113,7 @@ class DecodingBatch:
             found.append(self._session.read(torch.tensor(last, device=self._device)))
         new = self._admit()
         if new:
-            session, logits = self._reader.open([row.prompt for row in new], max(row.most for row in new))
+            session, logits = self._open(new)
             if self._session is None:
                 self._session, self._device = session, logits.device
             else:
@@ -109,6 +123,17 @@ class DecodingBatch:
             self._gather()
         return torch.cat(found) if len(found) > 1 else found[0] if found else None
 
+    def _open(self, new: list[DecodingRow]) -> tuple[Session, Float[Tensor, "B V"]]:
+        """A session that has read the prompts of new rows; one that several of them have is read once."""
+        prompts = list(dict.fromkeys(row.prompt for row in new))
+        session, logits = self._reader.open(prompts, max(row.most for row in new))
+        if len(prompts) == len(new):
+            return session, logits
+        places = {prompt: place for place, prompt in enumerate(prompts)}
+        rows = torch.tensor([places[row.prompt] for row in new], device=logits.device)
+        session.select(rows)
+        return session, logits[rows]
+
     def _drop(self) -> None:
         """Let finished rows go, and with the last one everything that was kept for them."""
         stay = [place for place, row in enumerate(self._rows) if not row.done]
@@ -116,13 +141,14 @@ class DecodingBatch:
             return
         self._rows = [self._rows[place] for place in stay]
         if not stay:
-            self._session = self._seen = None
+            self._session, self._seen, self._processed = None, None, []
             return
         assert self._session is not None
         rows = torch.tensor(stay, device=self._device)
         self._session.select(rows)
         self._rules = self._rules.of(stay)
         self._seen = None if self._seen is None else self._seen[rows]
+        self._processed = self._changed_rows()
 
     def _admit(self) -> list[DecodingRow]:
         waiting = [row for row in self._waiting if not row.done]
@@ -135,18 +161,25 @@ class DecodingBatch:
         asked = [row.request for row in self._rows]
         names = ("temperature", "top_k", "top_p", "min_p")
         self._rules = Rules(*([getattr(request, name) for request in asked] for name in names))
-        self._seen = None
+        self._seen, self._processed = None, self._changed_rows()
         if any(request.repetition_penalty != 1 for request in asked):
             texts = [(*row.read, *row.tokens) for row in self._rows]
             longest = max(map(len, texts))
             full = [text + text[:1] * (longest - len(text)) for text in texts]  # to see a token twice changes nothing
             self._seen = torch.tensor(full, device=self._device)
 
+    def _changed_rows(self) -> list[tuple[int, Processors]]:
+        return [(place, row.processors) for place, row in enumerate(self._rows) if row.processors is not None]
+
     def _constrain(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         """Logits after what the request and the model's configuration forbid or force."""
         if self._seen is not None:
             penalties = [row.request.repetition_penalty for row in self._rows]
             logits = penalise(logits, self._seen, torch.tensor(penalties, device=logits.device))
+        if self._processed:
+            logits = logits.to(at_least_float32(logits.dtype), copy=True)  # in bfloat16 a small penalty would be lost
+            for place, processors in self._processed:
+                processors.apply(logits[place])
         return steer(logits, self._reader.forced.never, [row.forced for row in self._rows])
 
     def _log_probabilities(self, logits: Float[Tensor, "B V"], tokens: Int[Tensor, " B"]) -> list[tuple]:
@@ -173,24 +206,29 @@ class BatchOptions(TypedDict, total=False):
     cache: bool
     past_length: PastLength
     rows: int | None
+    ignore_defaults: bool
 
 
 class DecodingOptions(RequestOptions, BatchOptions, total=False):
     """All that may be said beside a model and its prompts."""
 
 
-def stream(model: Any, prompts: Prompt | Prompts, **options: Unpack[DecodingOptions]) -> Iterator[TokenEvent]:
+def stream(
+    model: Any, prompts: Prompt | Prompts, *, n: int = 1, **options: Unpack[DecodingOptions]
+) -> Iterator[TokenEvent]:
     """Tokens and pieces of text as they come, a prompt's number with each; options: `DecodingBatch`, `Request`.
 
     The model is one that `headway.build` or `headway.load` gave, or the name or path of one to load; without a
-    tokenizer it is read with its own. While it is read it is in eval mode.
+    tokenizer it is read with its own. While it is read it is in eval mode. With `n` each prompt has n samples, drawn
+    with the seeds seed, seed + 1, …; those of prompt i have the numbers i · n and on.
     """
     choosing, reading = _split_options({**options})
     model, tokenizer = with_tokenizer(model, reading.pop("tokenizer", None))
     requests, _ = as_requests(prompts, choosing)
     with evaluating(model):
         batch = DecodingBatch(model, tokenizer=tokenizer, **reading)
-        batch.join(requests)  # here and not in the iterator, so that a mistake is said before a token is asked for
+        # Here and not in the iterator, so that a mistake is said before a token is asked for.
+        batch.join([one for request in requests for one in batch.samples(request, n)])
     return _events(batch, model)
 
 
@@ -215,18 +253,29 @@ def _events(batch: DecodingBatch, model: Any) -> Iterator[TokenEvent]:
 def generate(model: Any, prompts: Prompt, **options: Unpack[DecodingOptions]) -> Generation: ...
 @overload
 def generate(model: Any, prompts: Prompts, **options: Unpack[DecodingOptions]) -> list[Generation]: ...
-def generate(model: Any, prompts: Any, **options: Any) -> Generation | list[Generation]:
+@overload
+def generate(model: Any, prompts: Prompt, *, n: int, **options: Unpack[DecodingOptions]) -> list[Generation]: ...
+@overload
+def generate(model: Any, prompts: Prompts, *, n: int, **options: Unpack[DecodingOptions]) -> list[list[Generation]]: ...
+def generate(model: Any, prompts: Any, *, n: int | None = None, **options: Any) -> Any:
     """All tokens and the whole text that follow a prompt, or each of several, in their order; options as for `stream`.
+
+    With `n`, a list of so many samples in place of each.
 
     >>> from headway.models import build
     >>> model = build("gpt2", layers=2, width=12, heads=3, vocabulary=65, length=16, seed=5)
     >>> generate(model, [3, 1, 4], max_new_tokens=4).tokens == generate(model, [[3, 1, 4]], max_new_tokens=4)[0].tokens
     True
+    >>> len(generate(model, [3, 1, 4], max_new_tokens=4, temperature=1.0, n=5))
+    5
     """
     choosing, reading = _split_options(options)
     requests, single = as_requests(prompts, choosing)
-    found: list[list[TokenEvent]] = [[] for _ in requests]
-    for event in stream(model, requests, **reading):
+    each = 1 if n is None else n
+    found: list[list[TokenEvent]] = [[] for _ in range(len(requests) * each)]
+    for event in stream(model, requests, n=each, **reading):
         found[event.request].append(event)
-    results = [Generation.of(events) for events in found]
+    results: list[Any] = [Generation.of(events) for events in found]
+    if n is not None:
+        results = [results[start : start + n] for start in range(0, len(results), n)]
     return results[0] if single else results

@@ -14,8 +14,8 @@ class Pieces:
     """The text that each token adds.
 
     A token is decoded together with those said just before it, since its text may depend on them (a first space is
-    dropped, a word is continued). `raw` are tokens of one byte each whose run is decoded as a whole: none of it is
-    certain before the run has ended.
+    dropped, a word is continued). `raw` are tokens of one byte each whose run is decoded as a whole, and tokens without
+    text, which do not end a run: none of it is certain before the run has ended.
 
     >>> words = ["Gr", "\\xc3", "\\xbc", "n", "!"]
     >>> pieces = Pieces(lambda ids: "".join(words[i] for i in ids).encode("latin-1").decode("utf-8", "replace"))
@@ -115,9 +115,14 @@ class Text:
 
 
 def byte_tokens(tokenizer: Tokenizer) -> frozenset[int]:
-    """The tokens <0x00> … <0xFF> of a vocabulary that falls back on bytes (SentencePiece); none in others."""
+    """The tokens <0x00> … <0xFF> of a vocabulary that falls back on bytes (SentencePiece); none in others.
+
+    With its special tokens: a decoder leaves them out, so the bytes before and after one are a single run.
+    """
     numbers = [tokenizer.engine.token_to_id(f"<0x{byte:02X}>") for byte in range(256)]
     letter = numbers[ord("A")]
     if letter is None or tokenizer.decode([letter]) != "A":
         return frozenset()
-    return frozenset(number for number in numbers if number is not None)
+    added = tokenizer.engine.get_added_tokens_decoder()
+    special = (number for number, token in added.items() if token.special)
+    return frozenset(number for number in numbers if number is not None).union(special)

@@ -3,14 +3,20 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from headway.config import Frozen
+from headway.config.layers import stacks_of
+from headway.config.size_limits import QUICK_LAYERS
 from headway.hub.families.common import unfit
 from headway.hub.family import Entry, Family, Table, Tied
+from headway.hub.parts import part_names
 from headway.hub.store import FLOATS, INDEX, Store
+from headway.nn.quantized import QuantizedLinear
 
 
 def canonical_names(family: Family, store: Store) -> dict[str, str]:
@@ -22,6 +28,21 @@ def canonical_names(family: Family, store: Store) -> dict[str, str]:
             raise ValueError(f"{store.directory} holds {found[known]!r} and {name!r}, two names of one tensor")
         found[known] = name
     return found
+
+
+def check_depth(config: Frozen, names: Collection[str], directory: Path) -> None:
+    """Refuse more layers than the files have tensors for, before a model of that depth is built."""
+    numbered: dict[str, set[str]] = {}
+    for name in names:
+        for found in re.finditer(r"(?<=[.])\d+(?=[.])", name):
+            numbered.setdefault(name[: found.start()], set()).add(found[0])
+    stored = max(map(len, numbered.values()), default=0)
+    for name, stack in stacks_of(config).items():
+        if stack.layers > max(stored, QUICK_LAYERS):
+            raise ValueError(
+                f"config.json of {directory} says {stack.layers:,} layers ({name}), and the files hold tensors of "
+                f"{stored:,}"
+            )
 
 
 def account(family: Family, table: Table, store: Store, names: dict[str, str]) -> tuple[str, ...]:
@@ -92,6 +113,28 @@ def check_header(
         )
 
 
+SCALES = (".scale", ".minimum")  # how the names end of what belongs to quantised weights
+_STORED = {"I8": torch.int8, "U8": torch.uint8, **FLOATS}
+
+
+def check_stored(model: nn.Module, entries: list[Entry], store: Store, names: dict[str, str]) -> None:
+    """Refuse quantised weights that are not of the type that config.json says: converting them changes the model."""
+    stored = {
+        part: tensor.dtype
+        for name, layer in model.named_modules()
+        if isinstance(layer, QuantizedLinear)
+        for own, tensor in layer.named_buffers()
+        for part in part_names(model)[f"{name}.{own}"]
+    }
+    for entry in entries:
+        header, ours = store.headers[names[entry.theirs]], entry.names[0]
+        if ours in stored and _STORED.get(header.dtype) != stored[ours]:
+            raise ValueError(
+                f"{store.directory}: {entry.theirs!r} is stored as {header.dtype}, and config.json makes it "
+                f"{str(stored[ours]).removeprefix('torch.')}"
+            )
+
+
 def check_tied(table: Table, store: Store, names: dict[str, str]) -> tuple[str, ...]:
     tied = [row for row in table if isinstance(row, Tied)]
     for row in tied:
@@ -129,5 +172,8 @@ def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, 
         for name, field in type(ours).model_fields.items():
             here = f"{place}.{field.alias or name}".removeprefix(".")
             yield from differences(getattr(ours, name), getattr(theirs, name), here)
+    elif isinstance(ours, tuple) and isinstance(theirs, tuple) and len(ours) == len(theirs):
+        for one, other in zip(ours, theirs, strict=True):
+            yield from differences(one, other, place)
     elif ours != theirs:
         yield place, ours

@@ -8,13 +8,17 @@ from typing import Any
 from torch import nn
 
 from headway.config.text import SentenceConfig
+from headway.data.gguf_file import read_gguf
 from headway.hub.checks import use_other_names
 from headway.hub.family import Entry, Tied, family_named
+from headway.hub.gguf import gguf_bytes
 from headway.hub.parts import parts_of
 from headway.hub.store import FLOATS, Store
 from headway.hub.target import Directory, Function, Target, built, resolve
 from headway.models.outline import Node, outline
+from headway.models.quantize import weight_bytes
 
+WHOLE = {"I8": "int8", "U8": "int4"}  # quantised weights; two of 4 bits are one byte
 BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -29,10 +33,13 @@ class Description:
     tied: dict[str, str]  # names on disk of one tensor: the second -> the first
     stored: dict[str, int] | None  # bytes on disk by dtype; None where there are no weights
     notes: tuple[str, ...] = ()
+    quantised: dict[str, int] | None = None  # bytes in memory, where the weights of maps are quantised
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes in memory by dtype."""
+        """Bytes in memory by dtype; of quantised weights as they are stored."""
+        if self.quantised is not None:
+            return self.quantised
         return {dtype: size * self.tree.parameters for dtype, size in BYTES.items()}
 
     def as_json(self) -> dict[str, Any]:
@@ -62,18 +69,21 @@ def describe(text: str) -> Description:
         return Description(text, tree.kind, None, tree, {}, None)
     config, inner = target.config, _inner(target.config)
     tied = {row.theirs: row.same_as for row in family_named(inner.family).table(inner) if isinstance(row, Tied)}
-    return Description(text, config.kind, config.family, tree, tied, *_on_disk(target, model))
+    whole = None if config.weights is None else {f"{config.weights} and float32": weight_bytes(model)}
+    return Description(text, config.kind, config.family, tree, tied, *_on_disk(target, model), quantised=whole)
 
 
 def _inner(config: Any) -> Any:
     """Whose tensors the layout names: a sentence encoder's are those of the model in it."""
-    return config.encoder if isinstance(config, SentenceConfig) else config
+    return config.encoder if isinstance(config, SentenceConfig) and config.family == "sentence" else config
 
 
 def _on_disk(target: Target, model: nn.Module) -> tuple[dict[str, int] | None, tuple[str, ...]]:
     """Bytes by dtype, and what is wrong with them."""
     if not isinstance(target, Directory):
         return None, ()
+    if target.gguf:
+        return gguf_bytes(read_gguf(target.path)), ()
     if not target.weights:
         return None, (f"{target.path} holds no safetensors; these are the sizes of its config.json",)
     stored: dict[str, int] = {}
@@ -92,6 +102,9 @@ def _add_sizes(stored: dict[str, int], store: Store) -> None:
         if header.dtype in FLOATS:
             name = str(FLOATS[header.dtype]).removeprefix("torch.")
             stored[name] = stored.get(name, 0) + BYTES[name] * prod(header.shape)
+        elif header.dtype in WHOLE:
+            name = WHOLE[header.dtype]
+            stored[name] = stored.get(name, 0) + prod(header.shape)
 
 
 def _wrong(config: Any, model: nn.Module, store: Store) -> Iterator[str]:

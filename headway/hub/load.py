@@ -10,17 +10,39 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
+from headway.config.file_errors import errors_of
+from headway.config.generation import GenerationDefaults, settings_of
+from headway.config.model import ModelConfig
+from headway.config.weights import WeightsConfig, weights_config
 from headway.data.files import read_json, read_optional
+from headway.data.gguf_file import is_gguf, read_gguf
+from headway.data.shards import tokenizer_hash
 from headway.data.tokenizer import Tokenizer
-from headway.hub.checks import account, canonical_names, check_cover, check_header, check_tied, check_unused
+from headway.data.tokenizer_gguf import unreadable
+from headway.hub.carried_files import ModelOrigin
+from headway.hub.checks import (
+    SCALES,
+    account,
+    canonical_names,
+    check_cover,
+    check_depth,
+    check_header,
+    check_stored,
+    check_tied,
+    check_unused,
+)
 from headway.hub.family import Entry, Family, Table, family_of
+from headway.hub.gguf import gguf_card, load_gguf
+from headway.hub.hashes import verify
+from headway.hub.hub_id import snapshot_name
 from headway.hub.parts import parts_of
-from headway.hub.receipt import Hasher, Receipt
+from headway.hub.receipt import Hasher, Receipt, model_hash, nonfinite
 from headway.hub.sentence_modules import MODULES
 from headway.hub.store import FLOATS, Store, read_config
 from headway.hub.target import Directory, Function, Preset, Target, resolve
 from headway.models import build, on_meta, parameters, with_room
 from headway.models.model import Model
+from headway.models.quantize import quantize_model
 
 
 class Loaded(NamedTuple):
@@ -64,19 +86,45 @@ class OpenModel:
         return "/".join(path.parts[-2:]) if path.is_absolute() else self.name
 
 
-def open_model(target: str | Path, *, dtype: torch.dtype | str | None = None, seed: int = 0) -> OpenModel:
+def open_model(
+    target: str | Path,
+    *,
+    dtype: torch.dtype | str | None = None,
+    weights: str | None = None,
+    seed: int = 0,
+    revision: str | None = None,
+) -> OpenModel:
     """The model that a run, a directory, a preset or package.module:function means, in eval mode.
 
-    What a preset configures has random weights; for what a function makes, torch's draws begin at the seed.
+    What a preset configures has random weights; for what a function makes, torch's draws begin at the seed. weights
+    ("int8", "int4"): linear maps are stored in fewer bits.
 
     >>> open_model("bare-block").notes
     ('The weights are random: a preset has none of its own.',)
     """
-    found = resolve(target)
+    scheme = None if weights is None else weights_config(weights)
+    found = resolve(target, weights=True, revision=revision)
     if isinstance(found, Directory):
         model, tokenizer, receipt = load_directory(found.path, dtype=dtype)
-        return OpenModel(model, str(target), "loaded", tokenizer, receipt=receipt, target=found)
-    return make_model(found, dtype=dtype, seed=seed)
+        notes = (f"Weights that are {receipt.warning}.",) if receipt.warning else ()
+        opened = OpenModel(model, str(target), "loaded", tokenizer, receipt=receipt, target=found, notes=notes)
+    else:
+        opened = make_model(found, dtype=dtype, seed=seed)
+    return opened if scheme is None else _quantized(opened, scheme)
+
+
+def _quantized(opened: OpenModel, weights: WeightsConfig) -> OpenModel:
+    """The same with weights in fewer bits; the receipt's hash stays that of what is on disk."""
+    if not isinstance(opened.model, Model) or not isinstance(opened.model.config, ModelConfig):
+        raise ValueError(f"{opened.name} is no model of headway's, whose weights alone are stored as {weights}")
+    if opened.model.config.weights is not None:
+        raise ValueError(
+            f"the weights of {opened.name} are stored as {opened.model.config.weights} already: leave weights out, or "
+            "take the model that they were made from"
+        )
+    assert opened.receipt is not None
+    receipt = replace(opened.receipt, weights=str(weights))
+    return replace(opened, model=quantize_model(opened.model, weights), receipt=receipt)
 
 
 def make_model(target: Preset | Function, *, dtype: torch.dtype | str | None = None, seed: int = 0) -> OpenModel:
@@ -103,13 +151,23 @@ def make_model(target: Preset | Function, *, dtype: torch.dtype | str | None = N
 RANDOM = "The weights are random: a preset has none of its own."
 
 
-def load(target: str | Path, *, dtype: torch.dtype | str | None = None, seed: int = 0) -> Loaded:
-    """A model with its tokenizer: from a run, a directory, the name of a preset, or package.module:function.
+def load(
+    target: str | Path,
+    *,
+    dtype: torch.dtype | str | None = None,
+    weights: str | None = None,
+    seed: int = 0,
+    revision: str | None = None,
+) -> Loaded:
+    """A model with its tokenizer: from a run, a directory, the name of a preset, package.module:function, or org/name.
+
+    The last is a model of a hub: in the local cache, else downloaded; `revision` is a branch, a tag or a commit of it.
 
     Without `dtype` in the one that it is stored in (float16 becomes float32: on a CPU its products are many times
-    slower). A preset has sizes and no weights: they are drawn from `seed`, with a warning.
+    slower). A preset has sizes and no weights: they are drawn from `seed`, with a warning. weights="int8" or "int4"
+    stores the linear maps in fewer bits; a model that was saved so is loaded so.
     """
-    found = open_model(target, dtype=dtype, seed=seed)
+    found = open_model(target, dtype=dtype, weights=weights, seed=seed, revision=revision)
     if not (found.beside is None or isinstance(found.beside, Tokenizer)):
         raise ValueError(
             f"{target} gives a {type(found.beside).__name__} beside its model: a model, or a model and its tokenizer "
@@ -118,6 +176,8 @@ def load(target: str | Path, *, dtype: torch.dtype | str | None = None, seed: in
     if isinstance(found.target, Preset):
         warnings.warn(f"{found.name} is a preset, sizes without weights: they are random", stacklevel=2)
     assert found.receipt is not None
+    if found.receipt.warning:
+        warnings.warn(f"{found.name}: {found.receipt.warning}", stacklevel=2)
     return Loaded(found.model, found.tokenizer, found.receipt)
 
 
@@ -136,12 +196,37 @@ def called(model: Any) -> str:
 
 
 def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
-    """The model of a directory, with the steps behind it where it is a sentence encoder's."""
+    """The model of a directory, with the steps behind it where it is a sentence encoder's, or of a GGUF file."""
+    if is_gguf(Path(path)):
+        return _load_gguf(Path(path), dtype)
     if (Path(path) / MODULES).is_file():
         from headway.hub.sentence import load_sentence
 
-        return load_sentence(Path(path), dtype)
-    return load_model(path, dtype=dtype)
+        found = load_sentence(Path(path), dtype)
+    else:
+        found = load_model(path, dtype=dtype)
+    receipt, (verified, unverified) = found.receipt, verify(Path(path))
+    words = "" if found.tokenizer is None else tokenizer_hash(found.tokenizer)
+    found.model.origin = ModelOrigin.of(found.model, Path(path), words)
+    name = snapshot_name(Path(path))
+    return found._replace(
+        receipt=replace(
+            receipt,
+            name=name,
+            hash=model_hash(receipt.weights_hash, found.model.config, words),
+            verified=(*receipt.verified, *verified),
+            unverified=(*receipt.unverified, *unverified),
+        )
+    )
+
+
+def _load_gguf(path: Path, dtype: torch.dtype | str | None) -> Loaded:
+    model, receipt = load_gguf(path, torch.float32 if dtype is None else as_dtype(dtype))
+    model.tokenizer = Tokenizer.read(path)
+    if model.tokenizer is None:
+        warnings.warn(f"{path} is loaded without a tokenizer: {unreadable(read_gguf(path).metadata)}", stacklevel=2)
+    model.origin = ModelOrigin.of(model, path, about=gguf_card(read_gguf(path)))
+    return Loaded(model, model.tokenizer, receipt)
 
 
 def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
@@ -152,10 +237,16 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
     with Store(directory) as store:
         names = canonical_names(family, store)
         ours = _understood(family, config, names, directory)
-        kinds = _dtypes(family.table(ours), store, names)
-        model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, kinds))
+        check_depth(ours, store.headers, directory)
+        stored = _dtypes(family.table(ours), store, names)
+        model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, stored))
     model.tokenizer = Tokenizer.read(directory)
-    return Loaded(model.eval(), model.tokenizer, replace(receipt, generation_settings=unfollowed_settings(directory)))
+    if stored and (name := str(stored[0]).removeprefix("torch.")) != receipt.dtype:
+        receipt = replace(receipt, stored=name)
+    if ours.writes:
+        model.generation_defaults = generation_defaults(directory, source=ours.reads == "source")
+        receipt = replace(receipt, generation_defaults=model.generation_defaults)
+    return Loaded(model.eval(), model.tokenizer, receipt)
 
 
 def _directory(path: str | Path) -> Path:
@@ -168,31 +259,31 @@ def _directory(path: str | Path) -> Path:
     return directory
 
 
-def _understood(family: Family, config: Mapping[str, Any], names: Mapping[str, str], directory: Path) -> Frozen:
-    try:
+def _understood(family: Family, config: Mapping[str, Any], names: Mapping[str, str], directory: Path) -> ModelConfig:
+    with errors_of(directory / "config.json"):
         return family.read(config, frozenset(names))
-    except KeyError as error:
-        raise ValueError(f"{directory / 'config.json'} does not say {error.args[0]!r}") from None
 
 
-def _dtypes(table: Table, store: Store, names: Mapping[str, str]) -> set[str]:
-    """What the weights are stored in; masks and frequencies that stand beside them have no say."""
-    return {store.headers[names[row.theirs]].dtype for row in table if row.theirs in names}
+def _dtypes(table: Table, store: Store, names: Mapping[str, str]) -> list[torch.dtype]:
+    """What the weights are stored in, the most exact first; masks and frequencies beside them have no say."""
+    weights = (row.theirs for row in table if row.theirs in names and not row.theirs.endswith(SCALES))
+    found = {store.headers[names[name]].dtype for name in weights}
+    return [dtype for kind, dtype in FLOATS.items() if kind in found]
 
 
-def as_dtype(unfollowed_settings: torch.dtype | str) -> torch.dtype:
+def as_dtype(given: torch.dtype | str) -> torch.dtype:
     """A dtype that weights may have."""
-    found = getattr(torch, unfollowed_settings, None) if isinstance(unfollowed_settings, str) else unfollowed_settings
+    found = getattr(torch, given, None) if isinstance(given, str) else given
     if not isinstance(found, torch.dtype) or found not in FLOATS.values():
-        raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {unfollowed_settings}")
+        raise ValueError(f"weights are float64, float32, bfloat16 or float16, not {given}")
     return found
 
 
-def _dtype(unfollowed_settings: torch.dtype | str | None, kinds: set[str]) -> torch.dtype:
-    if unfollowed_settings is not None:
-        return as_dtype(unfollowed_settings)
-    stored = [kind for kind in FLOATS if kind in kinds]
-    return torch.float32 if not stored or stored[0] == "F16" else FLOATS[stored[0]]
+def _dtype(given: torch.dtype | str | None, stored: list[torch.dtype]) -> torch.dtype:
+    """What they become: float16 is read as float32, in which a CPU computes many times faster."""
+    if given is not None:
+        return as_dtype(given)
+    return torch.float32 if not stored or stored[0] == torch.float16 else stored[0]
 
 
 def fill(
@@ -207,10 +298,12 @@ def fill(
     check_cover(entries, shapes)
     for entry in entries:
         check_header(entry, store, names, shapes, counts)
+    check_stored(model, entries, store, names)
     model = with_room(model, dtype)
     parts = parts_of(model)
+    wrong: dict[str, list[tuple[str, int]]] = {"nonfinite": [], "overflowed": []}
     for entry in entries:
-        _take(parts, entry, store.tensor(names[entry.theirs]), hasher)
+        _take(parts, entry, store.tensor(names[entry.theirs]), hasher, wrong)
     tied = check_tied(table, store, names)
     check_unused(family, config, store, unused)
     digest = hasher.hexdigest()
@@ -219,9 +312,17 @@ def fill(
     stands = str(dtype).removeprefix("torch.")
     family_name, whole = _name_of(family, config), len(entries)
     receipt = Receipt(
-        str(store.directory), family_name, whole, whole, tied, unused, (), parameters(model), stands, digest
-    )
-    return model, receipt
+        str(store.directory), family_name, whole, whole, tied, unused, (), parameters(model), stands, digest,
+        weights_hash=digest, weights=stored_as(config), nonfinite=tuple(wrong["nonfinite"]),
+        overflowed=tuple(wrong["overflowed"]),
+    )  # fmt: skip
+    noted = store.written_hash is not None
+    return model, replace(receipt, verified=("weights",) * noted, unverified=("weights",) * (not noted))
+
+
+def stored_as(config: Any) -> str:
+    """int8 or int4, of a model whose linear maps are stored so."""
+    return "" if not isinstance(config, ModelConfig) or config.weights is None else str(config.weights)
 
 
 def _name_of(family: Family, config: Any) -> str:
@@ -230,35 +331,25 @@ def _name_of(family: Family, config: Any) -> str:
 
 
 @torch.no_grad()
-def _take(parts: Mapping[str, Tensor], entry: Entry, theirs: Tensor, hasher: Hasher) -> None:
+def _take(
+    parts: Mapping[str, Tensor],
+    entry: Entry,
+    theirs: Tensor,
+    hasher: Hasher,
+    wrong: Mapping[str, list[tuple[str, int]]],
+) -> None:
     """One tensor of theirs into our model: the only copy that is made."""
     rows = [len(parts[name]) if parts[name].ndim else 1 for name in entry.names]  # a buffer may be a single number
     for name, part in zip(entry.names, entry.forwards(theirs, rows), strict=True):
         hasher.add(name, part)
         parts[name].copy_(part)
+        if count := nonfinite(parts[name]):
+            wrong["nonfinite" if nonfinite(part) else "overflowed"].append((name, count))
 
 
-# Their word -> the setting with which it changes nothing.
-NEUTRAL_SETTINGS: dict[str, Any] = {
-    "num_beams": 1, "num_beam_groups": 1, "length_penalty": 1.0, "early_stopping": False, "min_length": 0,
-    "min_new_tokens": None, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0, "diversity_penalty": 0.0, "penalty_alpha": None, "suppress_tokens": None,
-    "begin_suppress_tokens": None, "forced_decoder_ids": None, "sequence_bias": None, "guidance_scale": None,
-    "exponential_decay_length_penalty": None, "renormalize_logits": False, "do_sample": False,
-}  # fmt: skip
-NEUTRAL_SAMPLING: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "min_p": None, "typical_p": 1.0}
-
-
-def unfollowed_settings(directory: Path) -> tuple[str, ...]:
+def generation_defaults(directory: Path, *, source: bool) -> GenerationDefaults | None:
     """From generation_config.json; from config.json, where older directories say it, if there is none."""
-    return unfollowed(read_optional(directory / "generation_config.json") or read_json(directory / "config.json"))
-
-
-def unfollowed(said: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each setting that would change what is decoded; how to draw matters only to those who draw.
-
-    >>> unfollowed({"num_beams": 4, "min_length": 0, "temperature": 0.6, "do_sample": False})
-    ('num_beams=4',)
-    """
-    plain = NEUTRAL_SETTINGS | (NEUTRAL_SAMPLING if said.get("do_sample") else {})
-    return tuple(f"{key}={said[key]}" for key, value in plain.items() if said.get(key, value) not in (value, None, []))
+    with errors_of(directory / "generation_config.json"):
+        said = read_optional(directory / "generation_config.json")
+        said = said or settings_of(read_json(directory / "config.json"))
+        return GenerationDefaults.read(said, source=source) if said else None

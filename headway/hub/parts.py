@@ -24,19 +24,20 @@ RENAMED = {"encoder.bias.weight": "source_bias.weight", "decoder.bias.weight": "
 def parts_of(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter once, and every buffer that is saved, by the names of files; parts of one are views of it."""
     names, saved = part_names(model), model.state_dict(keep_vars=True)
-    buffers = {name: buffer.detach() for name, buffer in model.named_buffers() if name in saved}
-    return buffers | {
+    buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in saved)
+    return {
         part: rows
-        for name, parameter in model.named_parameters()
-        for part, rows in split(parameter.detach(), names[name]).items()
+        for name, tensor in (*buffers, *model.named_parameters())
+        for part, rows in split(tensor.detach(), names[name]).items()
     }
 
 
 def part_names(model: nn.Module) -> dict[str, dict[str, int]]:
-    """For every parameter the names of its parts in files, with the rows of each; 0 stands for all of them."""
+    """For every parameter and buffer the names of its parts in files, with the rows of each; 0: all of them."""
     layers = {name: part for name, part in model.named_modules() if isinstance(part, Attention)}
     renamed = RENAMED if isinstance(model, Seq2Seq) else {}
-    return {name: _parts(renamed.get(name, name), layers) for name, _ in model.named_parameters()}
+    own = (*model.named_parameters(), *model.named_buffers())
+    return {name: _parts(renamed.get(name, name), layers) for name, _ in own}
 
 
 def _parts(name: str, layers: dict[str, Attention]) -> dict[str, int]:

@@ -1,20 +1,29 @@
 """What a load found: every tensor accounted for."""
 
 import hashlib
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from headway.config import Frozen
+from headway.config.generation import GenerationDefaults
 from headway.hub.parts import parts_of
 
+NAMED = 3  # tensors that a line names
 BLOCK = 2**20  # bytes copied at a time, where a tensor has to be copied to be hashed
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Of one load; `hash` is of the weights as stored, by our names, whatever the layout and the sharding; "" of
-    weights that were not read from a file."""
+    """Of one load.
+
+    `hash` is of the model: its weights as stored, by our names, its configuration and its tokenizer, whatever the
+    layout and the sharding; "" of weights that were not read from a file. `weights_hash` is of the weights alone.
+    `verified` were compared with the hash that their writer noted, `unverified` had none to compare with.
+    """
 
     path: str
     family: str
@@ -26,9 +35,15 @@ class Receipt:
     parameters: int
     dtype: str
     hash: str
-    generation_settings: tuple[
-        str, ...
-    ] = ()  # settings of decoding that the directory suggests: whoever decodes sets them, or not
+    weights_hash: str = ""
+    verified: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+    nonfinite: tuple[tuple[str, int], ...] = ()  # tensors with numbers that are NaN or infinite, and how many
+    overflowed: tuple[tuple[str, int], ...] = ()  # the same of numbers that are finite in the file
+    weights: str = ""  # int8 or int4, where linear maps are stored so
+    name: str = ""  # of a model of a hub, with its commit
+    stored: str = ""  # the dtype in the file, where the numbers have become another
+    generation_defaults: GenerationDefaults | None = None  # settings of decoding that the directory suggests
 
     def __str__(self) -> str:
         """One line.
@@ -36,18 +51,49 @@ class Receipt:
         >>> print(Receipt("m", "gpt2", 3, 3, ("lm_head.weight",), (), (), 12, "float32", "ab" * 32))
         m: gpt2, 12 parameters in float32; tensors: 3 expected, 3 found, 1 tied, 0 unused, 0 missing; hash abababababab
         """
+        stands = self.dtype + (f" (stored as {self.stored})" if self.stored else "")
+        stands += f", {self.weights} weights" if self.weights else ""
         if not self.hash:
-            return f"{self.path}: {self.family}, {self.parameters:,} parameters in {self.dtype}, not read from a file"
+            return f"{self.path}: {self.family}, {self.parameters:,} parameters in {stands}, not read from a file"
         return (
-            f"{self.path}: {self.family}, {self.parameters:,} parameters in {self.dtype}; tensors: {self.expected} "
-            f"expected, {self.found} found, {len(self.tied)} tied, {len(self.unused)} unused, {len(self.missing)} "
-            f"missing; hash {self.hash[:12]}"
-            + (
-                f"; suggested for decoding, not followed: {', '.join(self.generation_settings)}"
-                if self.generation_settings
-                else ""
-            )
+            f"{self.name or self.path}: {self.family}, {self.parameters:,} parameters in {stands}; tensors: "
+            f"{self.expected} expected, {self.found} found, {len(self.tied)} tied, {len(self.unused)} unused, "
+            f"{len(self.missing)} missing; hash {self.hash[:12]}" + "".join(f"; {one}" for one in self._more())
         )
+
+    def _more(self) -> Iterator[str]:
+        if self.verified:
+            yield f"verified by hash: {', '.join(self.verified)}"
+        if self.unverified:
+            yield f"nothing to verify by: {', '.join(self.unverified)}"
+        if self.warning:
+            yield self.warning
+        if self.generation_defaults is not None:
+            followed, ignored = self.generation_defaults.followed, self.generation_defaults.ignored
+            yield from [f"decodes with {', '.join(followed)}"] if followed else []
+            yield from [f"suggested for decoding, not followed: {', '.join(ignored)}"] if ignored else []
+
+    @property
+    def generation_settings(self) -> tuple[str, ...]:
+        """Every setting of decoding that the directory suggests, in its own words."""
+        return () if self.generation_defaults is None else self.generation_defaults.lines
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the numbers; "" where all are finite.
+
+        >>> Receipt("m", "gpt2", 3, 3, (), (), (), 12, "float32", "ab", nonfinite=(("norm.bias", 5),)).warning
+        'not finite (NaN or infinite): 5 of 12 weights, norm.bias 5'
+        """
+        return "; ".join(
+            f"{what}: {sum(count for _, count in found):,} of {self.parameters:,} weights, "
+            + ", ".join(f"{name} {count:,}" for name, count in found[:NAMED])
+            + (f" and {len(found) - NAMED} more tensors" if len(found) > NAMED else "")
+            for what, found in (
+                ("not finite (NaN or infinite)", self.nonfinite), (f"too large for {self.dtype}", self.overflowed),
+            )
+            if found
+        )  # fmt: skip
 
 
 class Hasher:
@@ -70,8 +116,30 @@ class Hasher:
         return hashlib.sha256(lines.encode()).hexdigest()
 
 
+def model_hash(weights: str, config: Frozen, words: str) -> str:
+    """The hash of weights, configuration and tokenizer (`words`) together: two models of one hash compute the same.
+
+    Options that have their default are left out, so that one that is new in headway changes no hash; so is the layout.
+    """
+    said = json.dumps(config.model_dump(mode="json", exclude_defaults=True, exclude={"family"}), sort_keys=True)
+    return hashlib.sha256("\n".join((weights, said, words)).encode()).hexdigest()
+
+
+def nonfinite(tensor: Tensor) -> int:
+    """How many numbers are NaN or infinite: one pass without a copy where none is.
+
+    >>> nonfinite(torch.tensor([1.0, float("nan"), float("-inf")]))
+    2
+    """
+    if not tensor.is_floating_point() or not tensor.numel():
+        return 0
+    if all(bool(bound.isfinite()) for bound in torch.aminmax(tensor)):  # NaN is the least and the largest of all
+        return 0
+    return int((~tensor.isfinite()).sum())
+
+
 def hash_of(model: nn.Module) -> str:
-    """The hash of a model's weights: what a receipt says after it was saved and loaded."""
+    """The hash of a model's weights: what a receipt says of them after it was saved and loaded."""
     hasher = Hasher()
     for name, part in parts_of(model).items():
         hasher.add(name, part)

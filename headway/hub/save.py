@@ -1,36 +1,31 @@
 """`headway.save`: a model in the layout of its family, so that the library it came from loads it."""
 
-import re
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.data.files import write_json
-from headway.data.tokenizer import Tokenizer
+from headway.data.publish import PREFIX, is_working, make_directory, replacing
+from headway.data.tokenizer import TEMPLATES, Tokenizer
+from headway.hub.carried_files import BASE_CARD, CARD, Carried, carry
 from headway.hub.checks import check_written
+from headway.hub.families.common import unfit
 from headway.hub.family import Entry, Family, family_named
+from headway.hub.hashes import HASHES, MEANING, STEP, is_carried, write_hashes
 from headway.hub.parts import parts_of
 from headway.hub.receipt import hash_of
+from headway.hub.safetensors_file import write
 from headway.hub.store import DECODING, HASH, INDEX, WEIGHTS
-from headway.models import parameters
 
 SHARD = 5 * 10**9  # bytes in one file at most
 DECODERS = ("language", "seq2seq")
 # Whatever else lies in a directory is somebody's work, and no model replaces it.
-OWN = (
-    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json", "vocab.*",
-    "merges.txt", "special_tokens_map.json", "preprocessor_config.json", "README.md", "modules.json",
-    "sentence_bert_config.json", "config_sentence_transformers.json", "*.spm", ".gitattributes",
-)  # fmt: skip
-_STEP = re.compile(r"\d+_[A-Z]\w*")  # 1_Pooling
-_BESIDE = ".headway-"  # how the directories begin that are made beside a place
+OWN = (*MEANING, HASHES, "*.safetensors", "*.safetensors.index.json", CARD, BASE_CARD, ".gitattributes")
 
 
 def save(
@@ -41,28 +36,28 @@ def save(
     layout: str | None = None,
     overwrite: bool = False,
     shard: int = SHARD,
-) -> None:
+) -> Carried:
     """Write config.json, the weights and the tokenizer (the model's own by default) into a directory: all, or nothing.
 
-    `layout` is that of the model's family, or "headway", which can say every model; one that cannot say this model is
-    refused. The directory is made beside the place first and moved there when it is whole.
+    What came with a model that was loaded comes along (licence, card, processors, chat template, settings that headway
+    has no word for); the result lists what was carried, changed and dropped.
+
+    `layout` is that of the model's family, or "headway", which can say every model and is the default of quantised
+    weights; one that cannot say this model is refused. The directory is made beside the place first, and gets its name
+    when it is whole and on the disk: whenever the process is killed or the power fails, the model before or the new one
+    stands there.
     """
     check_place(path, overwrite)
     target = Path(path).resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write = _writer(model, layout)
-    with tempfile.TemporaryDirectory(prefix=_BESIDE, dir=target.parent) as made:
-        whole = Path(made) / "model"
-        whole.mkdir()
-        write(whole, shard)
+    make_directory(target.parent)
+    write_into = _writer(model, layout)
+    with replacing(target) as whole:
+        write_into(whole, shard)
         if (known := tokenizer or getattr(model, "tokenizer", None)) is not None:
             known.save(whole)
-        (whole / "README.md").write_text(card(model, target.name), encoding="utf-8")
-        _share(whole)
-        if target.exists():
-            target.replace(Path(made) / "old")
-        whole.replace(target)
-        shutil.rmtree(Path(made) / "old", ignore_errors=True)
+        found = carry(model, known, whole, target.name)
+        write_hashes(whole, found.carried)
+    return found
 
 
 def check_place(path: str | Path, overwrite: bool, *, how: str = "say overwrite") -> None:
@@ -91,7 +86,7 @@ def _check_standing(target: Path, overwrite: bool, how: str) -> None:
         raise ValueError(f"{target} is not empty: choose another place, or {how}")
     if not any((target / name).is_file() for name in ("config.json", "modules.json")):
         raise ValueError(f"{target} holds no model, and is not overwritten: choose another place")
-    if foreign := min(_foreign(target), default=None):
+    if foreign := min((one for one in _foreign(target) if not is_carried(target, one)), default=None):
         name = foreign.relative_to(target)
         raise ValueError(f"{target} holds {name}, which is no file of a model and would be lost: choose another place")
 
@@ -102,7 +97,9 @@ def _foreign(directory: Path, inner: bool = False) -> Iterator[Path]:
         if not entry.is_dir():
             if not any(fnmatchcase(entry.name, pattern) for pattern in OWN):
                 yield entry
-        elif inner or not _STEP.fullmatch(entry.name):
+        elif is_working(entry):  # a process was killed while it tried whether the place can be written
+            continue
+        elif inner or not (STEP.fullmatch(entry.name) or entry.name == TEMPLATES):
             yield entry
         else:
             yield from _foreign(entry, inner=True)
@@ -112,22 +109,16 @@ def _check_writable(target: Path) -> None:
     """Try it: permission bits say nothing of read-only and virtual file systems."""
     above = next((parent for parent in target.parents if parent.exists()), target)
     for place in [above, *([target] if target.exists() else [])]:
-        with tempfile.TemporaryDirectory(prefix=_BESIDE, dir=place):
+        with tempfile.TemporaryDirectory(prefix=PREFIX, dir=place):
             pass
-
-
-def _share(directory: Path) -> None:
-    """Give every file the mode that a plain file gets here: safetensors makes its own for the owner alone."""
-    plain = directory / ".mode"
-    plain.touch()
-    for file in directory.rglob("*.safetensors"):
-        file.chmod(plain.stat().st_mode)
-    plain.unlink()
 
 
 def _writer(model: Any, layout: str | None) -> Callable[[Path, int], None]:
     """What writes a model: its layout's family, or for a sentence encoder several in one directory."""
     config = model.config
+    layout = "headway" if layout is None and config.weights is not None else layout
+    if config.weights is not None and layout != "headway":
+        raise unfit(str(layout), "weights", str(config.weights))
     if layout not in (None, config.family, "headway"):
         other = "" if config.family == "headway" else f' "{config.family}" or layout'
         raise ValueError(f'this model is saved with layout{other} "headway", not {layout!r}')
@@ -144,14 +135,23 @@ def write_model(layout: str, model: Any, directory: Path, shard: int) -> None:
     said = family.write(model.config)  # first: a layout that has no word for the model says so
     check_written(family, layout, model.config, said)
     tensors, digest = _exported(family, model)
-    config = {**said, "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch.")}
+    config = {**said, "dtype": str(next(iter(model.parameters())).dtype).removeprefix("torch.")}
     if pictures := config.pop("preprocessor", None):
         write_json(directory / "preprocessor_config.json", pictures)
     write_json(directory / "config.json", config)
+    if decoding := _decoding(model, config):
+        write_json(directory / "generation_config.json", decoding)
+    write_tensors(tensors, directory, digest, shard)
+
+
+def _decoding(model: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What generation_config.json says: the tokens that decoding depends on, and the model's defaults."""
+    defaults = model.generation_defaults
+    said = {} if defaults is None else dict(defaults.said)
     if "eos_token_id" in config and model.config.kind_or_name() in DECODERS:
         keys = ("bos_token_id", "pad_token_id", *DECODING)
-        write_json(directory / "generation_config.json", {key: config[key] for key in keys if key in config})
-    write_tensors(tensors, directory, digest, shard)
+        said |= {key: config[key] for key in keys if key in config}
+    return said
 
 
 def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]:
@@ -175,12 +175,12 @@ def write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shar
     parts = list(_parts(tensors, shard))
     said = {"format": "pt", HASH: digest}
     if len(parts) == 1:
-        save_file(parts[0], directory / WEIGHTS, metadata=said)
+        write(directory / WEIGHTS, parts[0], said)
         return
     places = {}
     for number, part in enumerate(parts, start=1):
         file = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
-        save_file(part, directory / file, metadata={"format": "pt"})
+        write(directory / file, part, {"format": "pt"})
         places |= dict.fromkeys(part, file)
     total = sum(tensor.nbytes for tensor in tensors.values())
     write_json(directory / INDEX, {"metadata": {"total_size": total, HASH: digest}, "weight_map": places})
@@ -194,20 +194,3 @@ def _parts(tensors: dict[str, Tensor], shard: int):
             part = {}
         part[name] = tensor
     yield part
-
-
-def card(model: Any, name: str) -> str:
-    """A model card in the layout that model hubs show: metadata first, then a few lines for people."""
-    c = model.config
-    return f"""---
-library_name: headway
-tags: [{c.kind}, {c.family}]
----
-
-# {name}
-
-A {c.kind} model in the layout of {c.family}: {parameters(model):,} parameters.
-
-    import headway
-    model, tokenizer, receipt = headway.load("{name}")
-"""

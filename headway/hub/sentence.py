@@ -11,6 +11,7 @@ import torch
 from tokenizers import normalizers
 from torch import nn
 
+from headway.config.file_errors import errors_of
 from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
 from headway.hub.family import Entry, Family, Table
@@ -32,7 +33,8 @@ def load_sentence(directory: Path, dtype: torch.dtype | str | None = None) -> Lo
     encoder, tokenizer, receipt = load_model(steps["Transformer"], dtype=dtype)
     if not isinstance(encoder, Masked):
         raise ValueError(f"{directory} pools a {receipt.family}; headway reads sentence encoders of the BERT family")
-    config = _config(directory, steps, encoder, tokenizer)
+    with errors_of(directory):
+        config = _config(directory, steps, encoder, tokenizer)
     model = on_meta(config)
     model.encoder, model.tokenizer = encoder, tokenizer
     if model.dense is not None:
@@ -79,6 +81,11 @@ def _together(one: Receipt, other: Receipt) -> Receipt:
         found=one.found + other.found,
         parameters=one.parameters + other.parameters,
         hash=_both(one.hash, other.hash),
+        weights_hash=_both(one.weights_hash, other.weights_hash),
+        verified=tuple(name for name in one.verified if name in other.verified),
+        unverified=one.unverified or other.unverified,
+        nonfinite=(*one.nonfinite, *((f"dense.{name}", count) for name, count in other.nonfinite)),
+        overflowed=(*one.overflowed, *((f"dense.{name}", count) for name, count in other.overflowed)),
     )
 
 

@@ -8,10 +8,10 @@
 Whatever these files ask for that headway does not compute is refused.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
+from headway.config.read_file import read_json as read_any
 from headway.config.text import DenseConfig, MaskedConfig, Pooling, SentenceConfig
 from headway.data.files import read_json, read_optional, write_json
 from headway.data.tokenizer import SETTINGS
@@ -46,9 +46,10 @@ TOKEN_VECTORS = {
 def read_steps(directory: Path) -> dict[str, Path]:
     """Each step's folder, by its name; steps in another order, or others, are refused."""
     where = directory / MODULES
+    found = read_any(where)
     try:
-        rows = [(str(row["type"]).rpartition(".")[2], str(row["path"])) for row in json.loads(where.read_text("utf-8"))]
-    except (ValueError, TypeError, KeyError):
+        rows = [(str(row["type"]).rpartition(".")[2], str(row["path"])) for row in found]
+    except (TypeError, KeyError):
         raise ValueError(f"{where} is no list of modules with a type and a path") from None
     names = [name for name, _ in rows]
     if names[:2] != list(ORDER[:2]) or names != [name for name in ORDER if name in names]:

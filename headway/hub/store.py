@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from headway.config.read_file import open_file
 from headway.data.files import read_json, read_optional
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -70,11 +71,14 @@ class Store:
         places = index.get("weight_map")
         if not isinstance(places, dict) or not places:
             raise ValueError(f"{where} has no weight_map that says which file holds which tensor")
+        if wrong := [name for name, file in places.items() if not isinstance(file, str)]:
+            raise ValueError(f"{where} says that {places[wrong[0]]!r} holds {wrong[0]!r}; a file's name is expected")
         for file in sorted(set(places.values())):
             if Path(file).name != file:
                 raise ValueError(f"{where} names {file!r}, which is not a file of its own directory")
             self._read_file(file)
-        self.written_hash = (index.get("metadata") or {}).get(HASH)
+        said = index.get("metadata") or {}
+        self.written_hash = said.get(HASH) if isinstance(said, dict) else None
         self.absent = {name: file for name, file in places.items() if name not in self.headers}
         for name, file in places.items():
             if name in self.headers and self.headers[name].file != file:
@@ -104,7 +108,7 @@ class Store:
 
 def _why(path: Path, error: Exception) -> str:
     """A clone without large files leaves a few lines of text where each of them should be."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         pointer = file.read(len(POINTER)) == POINTER
     return "it is a pointer of git-lfs (`git lfs pull` brings the file)" if pointer else str(error)
 

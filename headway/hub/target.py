@@ -1,7 +1,8 @@
-"""What the name of a model means: PRESET | directory | run | package.module:function. Every verb asks here.
+"""What the name of a model means: PRESET | directory | run | package.module:function | org/name. Every verb asks here.
 
 A run of `headway train` stands for the model that it has exported. `preset:NAME` is a preset also where a directory has
-its name.
+its name. `org/name` and `org/name@revision` are models of a hub, where no directory of that name is here; `hub:NAME`
+is one in any case.
 
 >>> resolve("gpt2_xl").config.stack.layers
 48
@@ -20,17 +21,23 @@ from typing import Any
 import torch
 
 from headway.config import Frozen, nearest
+from headway.config.file_errors import errors_of
 from headway.config.importing import import_named, split_name
 from headway.config.run_files import is_run
 from headway.config.text import SentenceConfig
+from headway.data.gguf_file import is_gguf, read_gguf
+from headway.data.publish import bring_back
+from headway.hub.checks import check_depth
 from headway.hub.family import family_of
+from headway.hub.gguf import gguf_config
+from headway.hub.hub_id import HubId
 from headway.hub.sentence_modules import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
 from headway.hub.store import INDEX, WEIGHTS, Store, read_config
 from headway.models import on_meta
 from headway.models.own_module import call_function
 from headway.presets import names, preset, spelled
 
-_PRESET = "preset:"
+_PRESET, _HUB = "preset:", "hub:"
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,8 @@ class Preset:
 
 @dataclass(frozen=True)
 class Directory:
-    """A model on disk: a config.json and weights, or a sentence encoder's modules.json and a folder for each step.
+    """A model on disk: a config.json and weights, a sentence encoder's modules.json and a folder for each step, or a
+    GGUF file.
 
     `run` is the run whose model it is.
     """
@@ -57,6 +65,11 @@ class Directory:
         return read_steps(self.path) if (self.path / MODULES).is_file() else {"Transformer": self.path}
 
     @property
+    def gguf(self) -> bool:
+        """Whether it is one GGUF file."""
+        return is_gguf(self.path)
+
+    @property
     def folder(self) -> Path:
         """Where the model's config.json and its weights are."""
         return self.steps["Transformer"]
@@ -64,39 +77,43 @@ class Directory:
     @property
     def weights(self) -> bool:
         """Whether there is anything to load."""
-        return (self.folder / WEIGHTS).exists() or (self.folder / INDEX).exists()
+        return self.gguf or (self.folder / WEIGHTS).exists() or (self.folder / INDEX).exists()
 
     @cached_property
     def config(self) -> Any:
         """What the directory says of itself, in our words; no tensor is read."""
+        if self.gguf:
+            return gguf_config(read_gguf(self.path))
         inner = self._inner()
         if "Pooling" not in self.steps:
             return inner
         width = inner.stack.block.output_width
-        return SentenceConfig(
-            encoder=inner,
-            pooling=read_pooling(self.steps["Pooling"], width),
-            dense=read_dense(self.steps["Dense"], width) if "Dense" in self.steps else None,
-            normalise="Normalize" in self.steps,
-            limit=read_limit(self.folder, inner)[0],
-            prompt=read_prompt(self.path, self.steps["Pooling"]),
-        )
+        with errors_of(self.path):
+            return SentenceConfig(
+                encoder=inner,
+                pooling=read_pooling(self.steps["Pooling"], width),
+                dense=read_dense(self.steps["Dense"], width) if "Dense" in self.steps else None,
+                normalise="Normalize" in self.steps,
+                limit=read_limit(self.folder, inner)[0],
+                prompt=read_prompt(self.path, self.steps["Pooling"]),
+            )
 
     def _inner(self) -> Any:
         said = read_config(self.folder)
-        family, held = family_of(said, self.folder / "config.json"), frozenset()
+        family, names = family_of(said, self.folder / "config.json"), ()
         if self.weights:
             with Store(self.folder) as store:
-                held = frozenset(family.canonical(name) for name in store.headers)
-        try:
-            return family.read(said, held)
-        except KeyError as error:
-            raise ValueError(f"{self.folder / 'config.json'} does not say {error.args[0]!r}") from None
+                names = tuple(store.headers)
+        with errors_of(self.folder / "config.json"):
+            found = family.read(said, frozenset(map(family.canonical, names)))
+        if names:
+            check_depth(found, names, self.folder)
+        return found
 
 
 def is_model(path: Path) -> bool:
-    """Whether a path is a directory that says what its tensors mean."""
-    return (path / "config.json").is_file() or (path / MODULES).is_file()
+    """Whether a path is a directory, or a GGUF file, that says what its tensors mean."""
+    return (path / "config.json").is_file() or (path / MODULES).is_file() or is_gguf(path)
 
 
 @dataclass(frozen=True)
@@ -114,13 +131,18 @@ class Function:
 Target = Preset | Directory | Function
 
 
-def resolve(target: str | Path) -> Target:
-    """What is meant. A directory comes before a preset of the same name where it holds a config.json."""
+def resolve(target: str | Path, *, weights: bool = False, revision: str | None = None) -> Target:
+    """What is meant. A directory comes before a preset of the same name where it holds a config.json.
+
+    Of a model of a hub that is not here its small files are downloaded, with `weights` its weights too.
+    """
     text = str(target)
     if not text.strip():
         raise ValueError("the target is empty: name a directory, a run, a preset or package.module:function")
     if text.startswith(_PRESET):
         return _preset(text.removeprefix(_PRESET))
+    if (named := _hub_id(target, revision)) is not None:
+        return Directory(named.find(weights=weights))
     path = _path(text)
     if is_model(path):
         return Directory(path)
@@ -130,10 +152,29 @@ def resolve(target: str | Path) -> Target:
         return Function(text, _function(*named))
     if spelled(text) in names() and not isinstance(target, Path):
         return _preset(text)
+    if not path.exists() and bring_back(path):  # a save that was killed had moved it
+        return resolve(target)
     raise ValueError(_unknown(text, path))
 
 
+def _hub_id(target: str | Path, revision: str | None) -> HubId | None:
+    """The model of a hub that is meant; a path whose first folder is here is none, and no path that is given as one."""
+    text = str(target)
+    explicit = text.startswith(_HUB)
+    here = _path(text)
+    local = isinstance(target, Path) or here.exists() or (here.parent != Path() and here.parent.exists())
+    named = explicit or not local
+    found = HubId.parse(text.removeprefix(_HUB), revision, bare=explicit) if named else None
+    if found is None and explicit:
+        raise ValueError(f"{text} is no id of a model: hub:org/name, or hub:org/name@revision")
+    if found is None and revision is not None:
+        raise ValueError(f"a revision is one of a model on a hub, org/name; {text} is none: leave it out")
+    return found
+
+
 def _of_run(path: Path, text: str) -> Directory:
+    if not (path / "model").exists():
+        bring_back(path / "model")  # a save that was killed had moved it
     if not is_model(path / "model"):
         raise ValueError(
             f"{text} is a run that has not finished: it has no model yet; go on with it by "
@@ -160,7 +201,7 @@ def _preset(text: str) -> Preset:
 
 def directory(text: str | Path) -> Directory:
     """The same for a verb that needs weights: a directory or a run, or a refusal."""
-    target = resolve(text)
+    target = resolve(text, weights=True)
     if isinstance(target, Directory):
         return target
     what = "a preset: sizes without weights" if isinstance(target, Preset) else "a function"
@@ -173,7 +214,7 @@ def _unknown(text: str, path: Path) -> str:
         way_out = f"name one in it, such as {Path(text) / inside[0]}" if inside else "name a directory that is one"
         return f"{text} is neither a model (it has no config.json) nor a run (no config.yaml): {way_out}, or a preset"
     if path.exists():
-        return f"{text} is a file: a model is a directory with config.json and {WEIGHTS}"
+        return f"{text} is a file: a model is a directory with config.json and {WEIGHTS}, or a GGUF file (.gguf)"
     if "/" in text or text.startswith((".", "~")):
         return f"{text} does not exist: a model is a directory with config.json and {WEIGHTS}"
     hint = nearest(text.replace("_", "-"), list(names()))

@@ -94,7 +94,8 @@ def same(one: Tensor, other: Tensor) -> bool:
 def known_readout(model: nn.Module) -> Readout | None:
     """The way of headway's own models."""
     if isinstance(model, Language):
-        return lambda x: model.logits(model.stack.norm(x))
+        leave = nn.Identity() if model.project_out is None else model.project_out
+        return lambda x: model.logits(leave(model.stack.norm(x)))
     if isinstance(model, Masked) and model.word_head is not None:
         return lambda x: model.words(model.stack.norm(x))
     if isinstance(model, Seq2Seq):

@@ -9,14 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.config import Frozen
-from headway.config.base import ModelConfig
 from headway.config.kinds import CONFIGS
+from headway.config.model import ModelConfig
+from headway.config.size_limits import check_room
 from headway.config.text import ModuleConfig
-from headway.models.model import Model
+from headway.models.model import Model, parameters
 from headway.models.own_module import draw
+from headway.models.quantize import quantize_model, store_quantized, weight_bytes
 from headway.nn.block import Stack
 from headway.nn.init import initialise
 from headway.presets import preset
@@ -40,23 +42,28 @@ def make(config: Frozen) -> Any:
     if not isinstance(config, ModelConfig):
         raise ValueError(f"{config.kind_or_name()} configures no model; there are {', '.join(CONFIGS)}")
     module, _, name = config.module.partition(":")
-    return getattr(import_module(module), name)(config)
+    model = getattr(import_module(module), name)(config)
+    if config.weights is not None:
+        store_quantized(model, config.weights)
+    return model
 
 
 def on_meta(config: Frozen) -> Any:
     """The model without any memory: shapes and names only."""
-    with torch.device("meta"):
-        return make(config)
+    try:
+        with torch.device("meta"):
+            return make(config)
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        raise ValueError(
+            "a tensor of this model would have more bytes than can be counted: its sizes are wrong"
+        ) from None
 
 
 def count(config: Frozen) -> int:
     """How many parameters the model has, shared ones once; nothing is allocated."""
     return parameters(on_meta(config))
-
-
-def parameters(model: nn.Module) -> int:
-    """How many parameters a model has; `Module.parameters` yields a shared one once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @overload
@@ -96,6 +103,9 @@ def build(
     config = resize(config, **options) if options else config
     if isinstance(config, ModuleConfig):
         return draw(config, seed=seed, dtype=dtype)
+    if isinstance(config, ModelConfig) and config.weights is not None:
+        whole = build(config.replace(weights=None), seed=seed, dtype=dtype, std=std)
+        return quantize_model(whole, config.weights)
     model = with_room(on_meta(config), dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -120,5 +130,13 @@ def scale_residuals(stack: Stack) -> None:
 
 
 def with_room(model: nn.Module, dtype: torch.dtype) -> Any:
-    """A model of the meta device, with memory to write its weights into."""
-    return model.to(dtype).to_empty(device="cpu")
+    """A model of the meta device, with memory to write its weights into; refused where the machine has too little."""
+    entries = weight_bytes(model, dtype.itemsize) // dtype.itemsize
+    check_room(entries, dtype.itemsize, f"the model in {str(dtype).removeprefix('torch.')}", "parameters")
+
+    def made(x: Tensor) -> Tensor:
+        kind = dtype if x.is_floating_point() else x.dtype
+        return torch.empty(x.shape, dtype=kind) if x.is_meta else x.to(kind)  # a user's module has its memory already
+
+    # torch's own `to_empty` imports its compiler and sympy for it, which takes two seconds.
+    return model._apply(made)

@@ -1,49 +1,44 @@
 """A language model: embed, stack, head.
 
-x = tokens[t] + positions[p]        h = stack(x)        logits = h · Wᵀ, with W the embedding itself where tied
+x = scale · tokens[t] + positions[p]        h = stack(x)        logits = h · Wᵀ, with W the embedding itself where tied
 """
 
+from typing import Any
+
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config import LanguageConfig
+from headway.config.text import DecoderConfig
 from headway.models.model import Model
-from headway.models.sessions import CachedSession, RereadSession, Session
+from headway.models.sessions import CachedSession, RereadSession, RestartingSession, Session
 from headway.nn.block import Stack
 from headway.nn.cache import BlockCache
 from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
-from headway.nn.layers import embedding
+from headway.nn.layers import Linear, embedding
 from headway.nn.positions import make_positions
+from headway.nn.quantized import QuantizedLinear, float_weight
 from headway.ops.linear import linear
 from headway.ops.loss import linear_cross_entropy, next_targets
 from headway.ops.mask import Mask
 
 
-class Language(Model):
-    """Tokens in, logits of the next token out (GPT-2: Radford et al. 2019; Llama: arXiv:2302.13971)."""
+class Decoder(Model):
+    """Tokens in, the vectors of a causal stack out: what a language model and a classifier share."""
 
-    config: LanguageConfig
+    config: Any
 
-    def __init__(self, config: LanguageConfig) -> None:
+    def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         c = self.config = config
-        width = c.stack.block.width
-        self.tokens = embedding(c.vocabulary, width)
-        self.positions = make_positions(c.positions, c.length, width)
+        width, narrow = c.stack.block.width, c.embedding_width
+        self.tokens = embedding(c.vocabulary, narrow)
+        self.project_in = Linear(narrow, width, bias=False) if narrow != width else None
+        self.positions = make_positions(c.positions, c.length, width, offset=c.offset)
         self.dropout = nn.Dropout(c.stack.block.dropout)
         self.stack = Stack(c.stack)
-        self.head = None if c.tied else nn.Linear(width, c.vocabulary, bias=False)
-
-    def forward(
-        self,
-        tokens: Int[Tensor, "B L"],
-        *,
-        keep: Tensor | None = None,
-        positions: Int[Tensor, "b L"] | None = None,
-        mask: Mask | None = None,
-    ) -> Float[Tensor, "B L V"]:
-        """The logits of what follows each token; `keep` True = a real token, `mask` any further rule."""
-        return self.logits(self.hidden_states(tokens, keep=keep, positions=positions, mask=mask))
+        self.project_out = Linear(c.stack.block.output_width, narrow, bias=False) if narrow != width else None
 
     def hidden_states(
         self,
@@ -57,26 +52,63 @@ class Language(Model):
         """The last layer's vectors, after the final norm; with caches, of tokens that follow what these hold."""
         check_tokens(tokens, self.config.vocabulary)
         keep, own = as_keep(keep, tokens), None if caches is None else caches[0].own
-        x, context = begin(self.tokens(tokens), Context(with_padding(mask, keep), positions), own)
+        x, context = begin(self.embed(tokens), Context(with_padding(mask, keep), positions), own)
         if self.positions is not None:
             x = self.positions(x, context.table_positions(tokens.shape[1], own, tokens.device))
-        return guarded(
+        hidden = guarded(
             lambda guard: self.stack(self.dropout(x), context.under(guard), caches),
             () if caches is None else [part for cache in caches for part in cache.parts],
         )
+        return hidden if self.project_out is None else self.project_out(hidden)
+
+    def embed(self, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
+        """The words' vectors, as they enter the stack but for their positions."""
+        x, scale = self.tokens(tokens), self.config.embedding_scale
+        x = x if self.project_in is None else self.project_in(x)
+        # Rounded to the dtype of the weights, as Gemma was trained: in bfloat16 its √3072 is 55.5.
+        return x if scale == 1.0 else x * torch.tensor(scale, dtype=x.dtype, device=x.device)
+
+
+class Language(Decoder):
+    """Tokens in, logits of the next token out (GPT-2: Radford et al. 2019; Llama: arXiv:2302.13971)."""
+
+    config: LanguageConfig
+
+    def __init__(self, config: LanguageConfig) -> None:
+        super().__init__(config)
+        c = self.config
+        own = None if c.tied else nn.Linear(c.embedding_width, c.vocabulary, bias=False)
+        self.head: nn.Linear | QuantizedLinear | None = own
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B L"],
+        *,
+        keep: Tensor | None = None,
+        positions: Int[Tensor, "b L"] | None = None,
+        mask: Mask | None = None,
+    ) -> Float[Tensor, "B L V"]:
+        """The logits of what follows each token; `keep` True = a real token, `mask` any further rule."""
+        return self.logits(self.hidden_states(tokens, keep=keep, positions=positions, mask=mask))
 
     def logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
-        return linear(hidden, self.output_weight)
+        scale, cap = self.config.head_scale, self.config.logit_softcap
+        hidden = hidden if scale == 1.0 else hidden * scale
+        found = self.head(hidden) if isinstance(self.head, QuantizedLinear) else linear(hidden, self.output_weight)
+        return found if cap is None else cap * torch.tanh(found / cap)
 
     @property
     def output_weight(self) -> Float[Tensor, "V D"]:
-        return self.tokens.weight if self.head is None else self.head.weight
+        return self.tokens.weight if self.head is None else float_weight(self.head, self.tokens.weight.dtype)
 
     def cross_entropy(
         self, hidden: Float[Tensor, "B L D"], targets: Int[Tensor, "B L"], *, smoothing: float = 0.0
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Σ -log p(target), without holding all logits at once, and how many targets are the likeliest token."""
-        return linear_cross_entropy(hidden.flatten(0, 1), self.output_weight, targets.flatten(), smoothing=smoothing)
+        return linear_cross_entropy(
+            hidden.flatten(0, 1), self.output_weight, targets.flatten(), scale=self.config.head_scale,
+            softcap=self.config.logit_softcap, smoothing=smoothing,
+        )  # fmt: skip
 
     def loss(
         self,
@@ -101,4 +133,9 @@ class Language(Model):
         """
         if not cache:
             return RereadSession(self, self.config.length)
-        return CachedSession(self, self.stack.new_caches(capacity=capacity), self.config.length)
+
+        def cached() -> CachedSession:
+            return CachedSession(self, self.stack.new_caches(capacity=capacity), self.config.length)
+
+        stack = self.config.stack
+        return cached() if stack.longest_alike is None else RestartingSession(cached, stack.turning)

@@ -6,6 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from headway.config import BlockConfig, StackConfig
+from headway.config.generation import GenerationDefaults
+from headway.nn.quantized import QuantizedLinear
 
 
 class Model(nn.Module):
@@ -13,18 +15,26 @@ class Model(nn.Module):
 
     config: Any
     tokenizer: Any = None  # how text becomes tokens, where the model was loaded or trained with it
+    generation_defaults: GenerationDefaults | None = None  # what is followed where a request says nothing
+    origin: Any = None  # where it was loaded from, and what came with it
 
     def loss(self, *inputs: Any, **options: Any) -> Tensor:
         """The mean loss of a batch, which each kind of model knows how to read."""
         raise NotImplementedError(f"a {type(self).__name__} has no loss of its own: compute one from its result")
 
     def __repr__(self) -> str:
-        weights = list(self.parameters())
-        count = sum(weight.numel() for weight in weights)
-        dtypes = sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})
+        dtypes = sorted({str(weight.dtype).removeprefix("torch.") for weight in self.parameters()})
+        dtypes += sorted({f"int{part.bits} weights" for part in self.modules() if isinstance(part, QuantizedLinear)})
         mode = "training" if self.training else "eval"
-        head = f"{type(self).__name__}: {count:,} parameters, {', '.join(dtypes)}, {mode} mode"
+        head = f"{type(self).__name__}: {parameters(self):,} parameters, {', '.join(dtypes)}, {mode} mode"
         return "\n".join([head, *(f"  {line}" for line in _lines(self.config))])
+
+
+def parameters(model: nn.Module) -> int:
+    """How many parameters a model has, however they are stored; `Module.parameters` yields a shared one once."""
+    stored = (one for one in model.modules() if isinstance(one, QuantizedLinear) and not one.shared)
+    whole = sum(one.in_features * one.out_features for one in stored)
+    return whole + sum(parameter.numel() for parameter in model.parameters())
 
 
 def _lines(config: Any) -> Iterator[str]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from headway.nn.quantized import QuantizedLinear
+
 
 @dataclass(frozen=True)
 class Node:
@@ -50,6 +52,9 @@ def _node(name: str, module: nn.Module, seen: set[int]) -> Node:
     own = list(module.named_parameters(recurse=False, remove_duplicate=False))
     shapes = tuple((key, tuple(tensor.shape)) for key, tensor in own if id(tensor) not in seen)
     shared = tuple(key for key, tensor in own if id(tensor) in seen)
+    if isinstance(module, QuantizedLinear):  # what it means, not how it is packed
+        stored = ("weight", (module.out_features, module.in_features))
+        shapes, shared = (shapes, ("weight", *shared)) if module.shared else ((stored, *shapes), shared)
     seen.update(id(tensor) for _, tensor in own)
     children = [_node(key, child, seen) for key, child in _opened(module)]
     filled = [child for child in children if child.shapes or child.shared or child.children]

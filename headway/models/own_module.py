@@ -39,10 +39,6 @@ class OwnModule(Model):
         with torch.device("cpu"):
             self.module = make_module(config.function) if module is None else module
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> "OwnModule":
-        """It has memory already, and buffers that no file holds."""
-        return self.to(device)
-
     def forward(
         self, tokens: Int[Tensor, "B L"], *, keep: Tensor | None = None, positions: Any = None, mask: Any = None
     ) -> Float[Tensor, "B L V"]:

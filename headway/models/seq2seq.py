@@ -18,6 +18,7 @@ from headway.nn.cache import BlockCache, Cache
 from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
 from headway.nn.layers import LearnedPositions, embedding, make_norm
 from headway.nn.positions import SinusoidalPositions
+from headway.nn.quantized import QuantizedLinear, float_weight
 from headway.ops.linear import linear
 from headway.ops.loss import linear_cross_entropy, next_targets
 from headway.ops.mask import padding
@@ -51,7 +52,7 @@ class Entrance(nn.Module):
 
     def __init__(self, config: Seq2SeqConfig, block: BlockConfig) -> None:
         super().__init__()
-        self.scale, self.offset, self.length = config.embedding_scale, config.offset, config.length
+        self.scale, self.length = config.embedding_scale, config.length
         self.positions = _positions(config, block.width)
         self.norm = make_norm(block.norm if config.embedding_norm else "none", block.width, eps=block.eps)
         self.dropout = nn.Dropout(block.dropout)
@@ -60,7 +61,7 @@ class Entrance(nn.Module):
         x = x if self.scale == 1.0 else x * self.scale
         if self.positions is not None:
             self._check(positions)
-            x = self.positions(x, positions + self.offset)
+            x = self.positions(x, positions)
         return self.dropout(self.norm(x))
 
     def _check(self, positions: Tensor) -> None:
@@ -73,7 +74,7 @@ class Entrance(nn.Module):
 def _positions(config: Seq2SeqConfig, width: int) -> nn.Module | None:
     if config.positions == "learned":
         assert config.length is not None
-        return LearnedPositions(config.length + config.offset, width)
+        return LearnedPositions(config.length, width, offset=config.offset)
     if config.positions == "sinusoidal":
         return SinusoidalPositions(width)
     return HalvedPositions(width) if config.positions == "halves" else None
@@ -92,7 +93,8 @@ class Seq2Seq(Model):
         self.target_tokens = None if c.target_vocabulary is None else embedding(c.target_vocabulary, width)
         self.source_entrance, self.target_entrance = Entrance(c, c.encoder.block), Entrance(c, c.decoder.block)
         self.encoder, self.decoder = Stack(c.encoder), Stack(c.decoder)
-        self.head = None if c.tied else nn.Linear(c.decoder.block.output_width, c.outputs, bias=False)
+        own = None if c.tied else nn.Linear(c.decoder.block.output_width, c.outputs, bias=False)
+        self.head: nn.Linear | QuantizedLinear | None = own
         self.head_bias = nn.Parameter(torch.zeros(1, c.outputs)) if c.head_bias else None
 
     @property
@@ -156,12 +158,15 @@ class Seq2Seq(Model):
     def logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
         if self.config.head_scale != 1.0:
             hidden = hidden * self.config.head_scale
-        return linear(hidden, self.output_weight, None if self.head_bias is None else self.head_bias[0])
+        bias = None if self.head_bias is None else self.head_bias[0]
+        if isinstance(self.head, QuantizedLinear):
+            return self.head(hidden) if bias is None else self.head(hidden) + bias
+        return linear(hidden, self.output_weight, bias)
 
     @property
     def output_weight(self) -> Float[Tensor, "V D"]:
         embed = self.tokens if self.target_tokens is None else self.target_tokens
-        return (embed if self.head is None else self.head).weight
+        return float_weight(embed if self.head is None else self.head, embed.weight.dtype)
 
     def cross_entropy(
         self, hidden: Float[Tensor, "B L D"], targets: Int[Tensor, "B L"], *, smoothing: float = 0.0

@@ -3,7 +3,8 @@
 A session owns the caches. Rows leave (`select`), are repeated for a beam (`select`), and others join (`join`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headway.models.compiled_steps import CompiledSteps
 from headway.nn.cache import BlockCache, TotalCache, WindowCache
 
 
@@ -59,6 +61,7 @@ class CachedSession:
 
     def __init__(self, model: Any, caches: list[BlockCache], length: int | None) -> None:
         self._model, self.caches, self._length = model, caches, length
+        self._steps = CompiledSteps(model)
 
     @property
     def _own(self) -> Any:
@@ -88,6 +91,10 @@ class CachedSession:
             raise ValueError(f"this session has {self.rows} sources, and there are tokens for {len(tokens)} targets")
         if keep is not None and bool(keep.all()):
             keep = None
+        if keep is None and tokens.shape[1] == 1:
+            logits = self._steps.read(tokens, self.caches)
+            if logits is not None:
+                return logits
         return self._model.logits(last_real(self._model.hidden_states(tokens, keep=keep, caches=self.caches), keep))
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
@@ -109,40 +116,107 @@ def _slides(caches: list[BlockCache]) -> bool:
     return all(isinstance(cache.own, WindowCache | TotalCache) for cache in caches)
 
 
+@dataclass
+class _Texts:
+    """All that was read, row by row."""
+
+    rows: list[list[int]] = field(default_factory=list)
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(text) for text in self.rows]
+
+    def extend(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None) -> None:
+        keep = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
+        new = [row[kept].tolist() for row, kept in zip(tokens, keep, strict=True)]
+        self.rows = [old + more for old, more in zip(self.rows or [[] for _ in new], new, strict=True)]
+
+    def padded(self, device: torch.device) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
+        """All of it in one batch, and what is real there."""
+        longest = max(self.lengths)
+        tokens = torch.tensor([text + [0] * (longest - len(text)) for text in self.rows], device=device)
+        return tokens, torch.arange(longest, device=device) < torch.tensor(self.lengths, device=device)[:, None]
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        self.rows = [list(self.rows[row]) for row in rows.tolist()]
+
+
 class RereadSession:
     """A session without a cache: everything is read again for each new token. Slow, and right by construction."""
 
     def __init__(self, model: Any, length: int | None) -> None:
         self._model, self._length = model, length
-        self._texts: list[list[int]] = []
+        self._texts = _Texts()
 
     @property
     def rows(self) -> int:
-        return len(self._texts)
+        return len(self._texts.rows)
 
     @property
     def lengths(self) -> Int[Tensor, " B"]:
-        return torch.tensor([len(text) for text in self._texts], dtype=torch.long)
+        return torch.tensor(self._texts.lengths, dtype=torch.long)
 
     @property
     def room(self) -> int | None:
-        return None if self._length is None else self._length - max(map(len, self._texts), default=0)
+        return None if self._length is None else self._length - max(self._texts.lengths, default=0)
 
     @torch.inference_mode()
     def read(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B V"]:
-        keep = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
-        new = [row[kept].tolist() for row, kept in zip(tokens, keep, strict=True)]
-        self._texts = [old + more for old, more in zip(self._texts or [[] for _ in new], new, strict=True)]
-        longest = max(map(len, self._texts))
-        padded = torch.tensor([text + [0] * (longest - len(text)) for text in self._texts], device=tokens.device)
-        real = torch.arange(longest, device=tokens.device) < self.lengths.to(tokens.device)[:, None]
+        self._texts.extend(tokens, keep)
+        padded, real = self._texts.padded(tokens.device)
         return self._model.logits(last_real(self._model.hidden_states(padded, keep=real), real))
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
-        self._texts = [list(self._texts[row]) for row in rows.tolist()]
+        self._texts.select(rows)
 
     def join(self, other: "RereadSession") -> None:
-        self._texts = self._texts + other._texts
+        self._texts.rows = self._texts.rows + other._texts.rows
+
+
+class RestartingSession:
+    """A session of a model in which the length of a text changes how all of its tokens are read.
+
+    While what `turning` makes of its length stays the same, a cache serves. When it changes, what was read before was
+    read otherwise: everything is read anew. `make` gives an empty session with caches.
+    """
+
+    def __init__(self, make: Callable[[], CachedSession], turning: Callable[[int], Any]) -> None:
+        self._make, self._turning = make, turning
+        self._inner, self._texts = make(), _Texts()
+
+    @property
+    def caches(self) -> list[BlockCache]:
+        return self._inner.caches
+
+    @property
+    def rows(self) -> int:
+        return self._inner.rows
+
+    @property
+    def lengths(self) -> Int[Tensor, " B"]:
+        return self._inner.lengths
+
+    @property
+    def room(self) -> int | None:
+        return self._inner.room
+
+    def read(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B V"]:
+        before = self._texts.lengths
+        self._texts.extend(tokens, keep)
+        after = self._texts.lengths
+        if all(self._turning(old) == self._turning(new) for old, new in zip(before, after, strict=False)):
+            return self._inner.read(tokens, keep)
+        self._inner = self._make()
+        padded, real = self._texts.padded(tokens.device)
+        return self._inner.read(padded, real)
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        self._texts.select(rows)
+        self._inner.select(rows)
+
+    def join(self, other: "RestartingSession") -> None:
+        self._texts.rows = self._texts.rows + other._texts.rows
+        self._inner.join(other._inner)
 
 
 class RereadPairSession:

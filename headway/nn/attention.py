@@ -3,8 +3,8 @@
     q = x W_q + b_q      k = s W_k + b_k      v = s W_v + b_v      out = concat(heads) W_o + b_o
 
 s is x itself (self-attention) or another sequence (cross-attention). Widths of source, target, keys, values and output
-are free; scale, biases and output projection are each a choice. W_q, W_k and W_v of self-attention are one parameter,
-`qkv`; in a layer made for a source W_q is `query`, and the other two are `key_value`.
+are free; scale, biases, norms of q and k, and output projection are each a choice. W_q, W_k and W_v of self-attention
+are one parameter, `qkv`; in a layer made for a source W_q is `query`, and the other two are `key_value`.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headway.config import AttentionConfig
 from headway.nn.cache import Cache, CachedKV, CrossCache, TotalCache, check_cache
 from headway.nn.context import NOTHING, Context, begin, check_width, guarded
-from headway.nn.layers import Linear
+from headway.nn.layers import Linear, make_norm
 from headway.ops.attention import Call, Mechanism, attend_call, record_of
 from headway.ops.attention.mechanism import all_pairs
 from headway.ops.attention.plan import CAUSAL
@@ -82,6 +82,10 @@ class Attention(nn.Module):
         else:
             self.qkv = Linear(c.width, q + k + v, bias=c.bias)
         self.out = Linear(c.heads * c.value_width, c.output_width, bias=c.output_bias) if c.project else None
+        self.query_norm, self.key_norm = (None, None) if c.qk_norm is None else _qk_norms(c)
+        # Layers that turn alike share a table, whichever of them made it.
+        self._table_name = "" if c.rotary is None else f"{c.rotary.model_dump_json()} {c.head_width}"
+        self._asks_length = c.rotary is not None and c.rotary.longest_alike is not None
         record = record_of(c.mechanism)
         needed = record.parameters(c.heads, c.head_width)
         for name, shape in needed.items():
@@ -125,14 +129,15 @@ class Attention(nn.Module):
         qkv = self.qkv(x)
         assert context.guard is not None
         context.guard.watch(qkv)
-        if self.config.rotary is None:
-            q, k, v = qkv.split(self.columns, -1)
-            q = q.view(batch, length, self.heads, self.head_width).transpose(1, 2)
-            k = k.view(batch, length, self.kv_heads, self.head_width).transpose(1, 2)
-        else:
-            both, v = qkv.split([self.columns[0] + self.columns[1], self.columns[2]], -1)
-            both = both.view(batch, length, self.heads + self.kv_heads, self.head_width).transpose(1, 2)
-            q, k = self._rotate(both, context, cache).split([self.heads, self.kv_heads], 1)
+        both, v = qkv.split([self.columns[0] + self.columns[1], self.columns[2]], -1)
+        if self.query_norm is not None:
+            q, k = both.split(self.columns[:2], -1)
+            both = torch.cat([self._normalise(q, self.query_norm), self._normalise(k, self.key_norm)], -1)
+            context.guard.watch(both)
+        both = both.view(batch, length, self.heads + self.kv_heads, self.head_width).transpose(1, 2)
+        if self.config.rotary is not None:
+            both = self._rotate(both, context, cache)
+        q, k = both.split([self.heads, self.kv_heads], 1)
         return q, k, v.view(batch, length, self.kv_heads, self.value_width).transpose(1, 2)
 
     def _project_cross(
@@ -143,6 +148,8 @@ class Attention(nn.Module):
         q = self.query(x) if self.is_cross else self.qkv(x)[..., : columns[0]]
         assert context.guard is not None
         context.guard.watch(q)
+        if self.query_norm is not None:
+            q = self._normalise(q, self.query_norm)
         q = q.view(batch, -1, self.heads, self.head_width).transpose(1, 2)
         rotary, pairs = self.config.rotary, context.positions
         if rotary is not None and isinstance(pairs, Pairs):
@@ -154,10 +161,19 @@ class Attention(nn.Module):
         both = self.key_value(source) if self.is_cross else self.qkv(source)[..., columns[0] :]
         context.guard.watch(both)
         k, v = both.split(columns[1:], -1)
+        if self.key_norm is not None:
+            k = self._normalise(k, self.key_norm)
         k = k.view(batch, -1, self.kv_heads, self.head_width).transpose(1, 2)
         if rotary is not None and isinstance(pairs, Pairs):  # keys in a cache were turned before they were stored
             k = apply_rotary(k, self.rotary_of(pairs.key, k), interleaved=rotary.interleaved)
         return q, k, v.view(batch, -1, self.kv_heads, self.value_width).transpose(1, 2)
+
+    def _normalise(self, x: Float[Tensor, "B L C"], norm: nn.Module | None) -> Float[Tensor, "B L C"]:
+        """Queries or keys by their norm: each head's channels by themselves, or those of all heads as one row."""
+        assert norm is not None and self.config.qk_norm is not None
+        if self.config.qk_norm.over == "all":
+            return norm(x)
+        return norm(x.unflatten(-1, (-1, self.head_width))).flatten(-2)
 
     def _call(self, q: Tensor, k: Any, v: Any, context: Context, cache: Cache | None, *, self_attention: bool) -> Call:
         """The whole call, with all keys and values of a cache."""
@@ -214,18 +230,26 @@ class Attention(nn.Module):
         """Queries and keys turned by their positions, by a table that all layers of one configuration share."""
         rotary = self.config.rotary
         assert rotary is not None
-        name = ("rotary", id(rotary), self.head_width)
+        name = self._table_name
         if name not in context.shared:
-            context.shared[name] = self.rotary_of(context.query_positions(x.shape[2], cache, x.device), x)
+            places = context.query_positions(x.shape[2], cache, x.device)
+            context.shared[name] = self.rotary_of(places, x, context.keep)
         return apply_rotary(x, context.shared[name], interleaved=rotary.interleaved)
 
-    def rotary_of(self, positions: Int[Tensor, "*b L"], x: Tensor) -> RotaryTable:
-        """The rotation of these positions, in at least float32."""
+    def rotary_of(
+        self, positions: Int[Tensor, "*b L"], x: Tensor, keep: Bool[Tensor, "B L"] | None = None
+    ) -> RotaryTable:
+        """The rotation of these positions, in at least float32; a text ends at its last real token."""
         rotary, dtype = self.config.rotary, torch.promote_types(x.dtype, torch.float32)
         assert rotary is not None
-        width = rotary.width or self.head_width
+        width, lengths = rotary.width or self.head_width, None
+        if self._asks_length:
+            real = positions if keep is None else positions.masked_fill(~keep, 0)
+            lengths = real.reshape(-1, positions.shape[-1]).amax(-1) + 1
         if rotary.grid is None:
-            return rotary_table(positions, width=width, base=rotary.base, scaling=rotary.scaling, dtype=dtype)
+            return rotary_table(
+                positions, width=width, base=rotary.base, scaling=rotary.scaling, lengths=lengths, dtype=dtype
+            )
         # Tokens beside the grid, at positions below 0, stand at row 0 and column 0: they are not turned.
         on_grid = positions.clamp(min=0)
         cells = on_grid // rotary.grid[1], on_grid % rotary.grid[1]
@@ -277,6 +301,14 @@ class Attention(nn.Module):
         c = self.config
         groups = "" if c.kv_heads == c.heads else f", kv_heads={c.kv_heads}"
         return f"width={c.width}, heads={c.heads}{groups}, mechanism={c.mechanism.kind}, causal={c.causal}"
+
+
+def _qk_norms(c: AttentionConfig) -> tuple[nn.Module, nn.Module]:
+    """Of queries and of keys: one vector of weights that all heads share, or one for all of them together."""
+    assert c.qk_norm is not None
+    heads = (1, 1) if c.qk_norm.over == "head" else (c.heads, c.kv_heads)
+    query, key = (make_norm(c.qk_norm.norm, count * c.head_width, eps=c.qk_norm.eps) for count in heads)
+    return query, key
 
 
 def _both(one: Any, other: Mask | None) -> Mask | None:

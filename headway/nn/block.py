@@ -1,6 +1,8 @@
 """A Transformer block: attention, optional cross-attention, feed-forward, each as a branch of the residual stream.
 
-pre:   x + f(norm(x))        post:   norm(x + f(x))        none:   x + f(x)        without residual:   f(x)
+pre:        x + f(norm(x))        sandwich:   x + norm'(f(norm(x)))        none:               x + f(x)
+post:       norm(x + f(x))        res_post:   x + norm(f(x))               without residual:   f(x)
+parallel:   x + attention(norm(x)) + feedforward(norm'(x))
 
 A stack is a loop over blocks. An encoder is a stack whose attention is not causal, a decoder one whose attention is; a
 decoder that reads a source has blocks with cross-attention.
@@ -87,12 +89,15 @@ class Block(nn.Module):
     def __init__(self, config: BlockConfig | None = None, **options: Any) -> None:
         super().__init__()
         c = self.config = block_config(**options) if config is None else without_options(config, options)
-        self.pre, self.post, self.residual = c.order == "pre", c.order == "post", c.residual
+        self.pre, self.post, self.residual = c.order in ("pre", "sandwich"), c.order == "post", c.residual
+        self.parallel, self.residual_scale = c.parallel, None if c.residual_scale == 1.0 else c.residual_scale
         self.attention = Attention(c.attention, cross=False)
         self.attention_norm = self._norm(c.attention.width, c.attention.output_width)
+        self.attention_out_norm = self._out_norm(c.attention.output_width)
         self.cross = None if c.cross is None else Attention(c.cross, cross=True)
         if c.cross is not None:
             self.cross_norm = self._norm(c.cross.width, c.cross.output_width)
+            self.cross_out_norm = self._out_norm(c.cross.output_width)
         self.feedforward = None
         if c.feedforward is not None:
             f = c.feedforward
@@ -100,6 +105,7 @@ class Block(nn.Module):
                 c.output_width, hidden=f.hidden, activation=f.activation, gated=f.gated, bias=f.bias
             )
             self.feedforward_norm = self._norm(c.output_width, c.output_width)
+            self.feedforward_out_norm = self._out_norm(c.output_width)
         self.dropout = nn.Dropout(c.dropout)
 
     def forward(
@@ -111,18 +117,24 @@ class Block(nn.Module):
             with careful():
                 return self.forward(x, context, cache)
         given = self.attention_norm(x) if self.pre else x
-        x = self._add(x, self.attention(given, cache=cache.own, context=context), self.attention_norm)
+        found = self.attention(given, cache=cache.own, context=context)
+        entered, x = x, self._add(x, found, self.attention_norm, self.attention_out_norm)
         if self.cross is not None:
             given = self.cross_norm(x) if self.pre else x
             found = self.cross(given, context.source, cache=cache.cross, context=context.of_source())
-            x = self._add(x, found, self.cross_norm)
+            x = self._add(x, found, self.cross_norm, self.cross_out_norm)
         if self.feedforward is not None:
-            given = self.feedforward_norm(x) if self.pre else x
-            x = self._add(x, self.feedforward(given), self.feedforward_norm)
+            given = entered if self.parallel else x
+            given = self.feedforward_norm(given) if self.pre else given
+            x = self._add(x, self.feedforward(given), self.feedforward_norm, self.feedforward_out_norm)
         return x
 
-    def _add(self, x: Tensor, found: Tensor, norm: nn.Module) -> Tensor:
+    def _add(self, x: Tensor, found: Tensor, norm: nn.Module, out_norm: nn.Module | None) -> Tensor:
         """A branch joins the stream."""
+        if out_norm is not None:
+            found = out_norm(found)
+        if self.residual_scale is not None:
+            found = found * self.residual_scale
         if self.training:
             found = self.dropout(found)
         total = x + found if self.residual else found
@@ -137,7 +149,12 @@ class Block(nn.Module):
 
     def _norm(self, before: int, after: int) -> nn.Module:
         c = self.config
-        return make_norm(c.norm if c.order != "none" else "none", before if c.order == "pre" else after, eps=c.eps)
+        stands = c.order not in ("none", "res_post")
+        return make_norm(c.norm if stands else "none", before if self.pre else after, eps=c.eps)
+
+    def _out_norm(self, width: int) -> nn.Module | None:
+        c = self.config
+        return make_norm(c.norm, width, eps=c.eps) if c.order in ("res_post", "sandwich") else None
 
 
 class Stack(nn.Module):
@@ -209,11 +226,16 @@ def block_config(
     order: str = "pre",
     eps: float = 1e-5,
     residual: bool = True,
+    parallel: bool = False,
+    residual_scale: float = 1.0,
     dropout: float = 0.0,
     **attention: Any,
 ) -> BlockConfig:
     """A block in the usual proportions: F = 4 D, and what is left over is the attention's."""
-    options: dict[str, Any] = {"norm": norm, "order": order, "eps": eps, "residual": residual, "dropout": dropout}
+    options: dict[str, Any] = {
+        "norm": norm, "order": order, "eps": eps, "residual": residual, "parallel": parallel,
+        "residual_scale": residual_scale, "dropout": dropout,
+    }  # fmt: skip
     return BlockConfig(
         attention=AttentionConfig(width=width, **attention),
         feedforward=FeedForwardConfig(

@@ -22,7 +22,7 @@ from torch.compiler import is_compiling, is_exporting
 
 from headway.nn.cache import Cache
 from headway.ops.bias import Bias
-from headway.ops.guard import at_least_float32, careful
+from headway.ops.guard import CARE, at_least_float32, careful
 from headway.ops.mask import Mask, allowed, padding
 from headway.ops.mask.by_index import Keep
 from headway.ops.mask.kernel import kept_keys
@@ -82,6 +82,11 @@ def agreeing(ask: Callable[[bool], bool]) -> Iterator[None]:
         yield
     finally:
         _AGREEMENTS.remove(ask)
+
+
+def observed() -> bool:
+    """Whether somebody looks at how passes are computed, so that nothing may compute them in another way."""
+    return bool(_UNGUARDED or _AGREEMENTS or CARE.passes)
 
 
 def guarded(compute: Callable[[Guard], Tensor], caches: Iterable[Cache] = ()) -> Tensor:

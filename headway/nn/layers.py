@@ -66,6 +66,25 @@ class RMSNorm(nn.Module):
         return f"{len(self.weight)}, eps={self.eps}"
 
 
+class ZeroCenteredRMSNorm(nn.Module):
+    """RMSNorm with weights 1 + offset (Gemma, arXiv:2403.08295): weight decay draws them to 1 instead of 0."""
+
+    def __init__(self, width: int, *, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.eps = eps
+        self.offset = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        # In bfloat16 the sum would lose most of what a small offset says.
+        weight = 1 + self.offset.to(torch.promote_types(self.offset.dtype, torch.float32))
+        if CARE.passes:
+            return by_rows(lambda rows: rms_norm(rows, weight, eps=self.eps), x)
+        return rms_norm(x, weight, eps=self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.offset)}, eps={self.eps}"
+
+
 class BatchNorm(nn.Module):
     """Each column by its mean and variance over all rows (arXiv:1502.03167), for comparison.
 
@@ -98,11 +117,13 @@ class BatchNorm(nn.Module):
         return f"{len(self.weight)}, eps={self.eps}, momentum={self.momentum}"
 
 
-NORMS: dict[str, type[nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
+NORMS: dict[str, type[nn.Module]] = {
+    "layer": LayerNorm, "rms": RMSNorm, "rms_zero_centered": ZeroCenteredRMSNorm, "batch": BatchNorm,
+}  # fmt: skip
 
 
 def make_norm(kind: str, width: int, *, eps: float | None = None) -> nn.Module:
-    """The normalisation of that kind: layer, rms, batch, or none (which hands its input on); eps None is its own.
+    """The normalisation of that kind, or none, which hands its input on; eps None is its own.
 
     >>> make_norm("rms", 7)
     RMSNorm(7, eps=1e-06)
@@ -131,16 +152,28 @@ def embedding(count: int, width: int) -> nn.Embedding:
 
 
 class LearnedPositions(nn.Module):
-    """x + weight[positions]: one learned vector per position, and none past the table."""
+    """x + weight[offset + positions]: one learned vector per position, and none past the table.
 
-    def __init__(self, length: int, width: int, *, std: float = 0.02, generator: torch.Generator | None = None) -> None:
+    The first `offset` rows belong to no position (BART and OPT keep them).
+    """
+
+    def __init__(
+        self,
+        length: int,
+        width: int,
+        *,
+        offset: int = 0,
+        std: float = 0.02,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(length, width))
+        self.offset = offset
+        self.weight = nn.Parameter(torch.empty(length + offset, width))
         normal(self.weight, std=std, generator=generator)
 
     def forward(self, x: Float[Tensor, "B L D"], positions: Int[Tensor, "*b L"]) -> Float[Tensor, "B L D"]:
-        check_range(positions, len(self.weight), "learned positions")
-        return add_positions(x, F.embedding(positions, self.weight))
+        check_range(positions, len(self.weight) - self.offset, "learned positions")
+        return add_positions(x, F.embedding(positions + self.offset if self.offset else positions, self.weight))
 
     def extra_repr(self) -> str:
         return "{}, {}".format(*self.weight.shape)

@@ -16,10 +16,10 @@ from headway.ops.bias import Alibi, Clipped, Relative, alibi_slopes
 from headway.ops.position import sinusoidal, sinusoidal_cells
 
 
-def make_positions(kind: str, length: int, width: int) -> nn.Module | None:
+def make_positions(kind: str, length: int, width: int, *, offset: int = 0) -> nn.Module | None:
     """The position embedding of that kind; None where positions live elsewhere (rotary, biases)."""
     if kind == "learned":
-        return LearnedPositions(length, width)
+        return LearnedPositions(length, width, offset=offset)
     return SinusoidalPositions(width) if kind == "sinusoidal" else None
 
 

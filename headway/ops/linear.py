@@ -15,9 +15,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.compiler import is_compiling
 
+from headway.ops.values import observed
 from headway.sizes import Cost, Number, Operation
 from headway.steps import WIDTH, Each, Product
 
@@ -80,7 +79,7 @@ def _many_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Ten
         rows * weight.numel() >= LARGE and x.dtype == weight.dtype == torch.float32 and x.is_cpu
         and x.shape[-1] == weight.shape[1] and (bias is None or bias.dtype == torch.float32)
     )  # fmt: skip
-    if not large or not _onednn_is_faster() or _observed(x, weight):
+    if not large or not _onednn_is_faster() or observed(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled():
         return _OneDNN.apply(x, weight, bias)
@@ -113,21 +112,6 @@ def _onednn_is_faster() -> bool:
     """By the instruction set and never by a measurement: a run that resumes has to take the same way again."""
     has_operation = hasattr(torch.ops.mkldnn, "_linear_pointwise")
     return has_operation and torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-def _observed(*tensors: Tensor) -> bool:
-    """Whether somebody follows the operations: a compiler, a counter, torch.func, forward mode, a tensor of another
-    kind. They know torch's own product and not oneDNN's, so they get that."""
-    return (
-        is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
-        or forward_ad._current_level >= 0
-        or any(type(x) not in _PLAIN for x in tensors)
-    )
-
-
-_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 class _Wide(torch.autograd.Function):

@@ -2,6 +2,8 @@
 
     loss = Σ_n logsumexp(z_n) - (1 - s) z_n[t_n] - s · mean(z_n)        z = scale · h Wᵀ + b, s the smoothing of labels
 
+With a softcap c, z is c · tanh(z / c).
+
 Where N · V is large, logits live a few rows at a time: their gradient is known as soon as they are, so it is taken on
 the spot, and neither pass holds an N x V tensor.
 """
@@ -30,6 +32,7 @@ def linear_cross_entropy(
     *,
     bias: Float[Tensor, " V"] | None = None,
     scale: float = 1.0,
+    softcap: float | None = None,
     smoothing: float = 0.0,
     chunk: int | None = None,
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
@@ -45,9 +48,9 @@ def linear_cross_entropy(
         hidden, targets = hidden[real], targets[real]
     _check(targets, len(weight))
     if chunk is None and len(hidden) * len(weight) <= FEW:
-        return _plainly(hidden, weight, bias, targets, scale, smoothing)
+        return _plainly(hidden, weight, bias, targets, scale, softcap, smoothing)
     rows = chunk or max(1, ENTRIES // len(weight))
-    return _Chunked.apply(hidden, weight, bias, targets, scale, smoothing, rows)
+    return _Chunked.apply(hidden, weight, bias, targets, scale, softcap, smoothing, rows)
 
 
 def cross_entropy_sum(
@@ -67,11 +70,18 @@ def cross_entropy_sum(
 
 
 def _plainly(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, scale: float, smoothing: float
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    scale: float,
+    softcap: float | None,
+    smoothing: float,
 ) -> tuple[Tensor, Tensor]:
     wide = torch.promote_types(hidden.dtype, torch.float32)
     hidden = hidden.to(wide) if scale == 1.0 else hidden.to(wide) * scale
     logits = F.linear(hidden, weight.to(wide), None if bias is None else bias.to(wide))
+    logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     total = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
     return total, (logits.detach().argmax(-1) == targets).sum()
 
@@ -85,6 +95,7 @@ class _Chunked(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         scale: float,
+        softcap: float | None,
         smoothing: float,
         rows: int,
     ) -> tuple[Tensor, Tensor]:
@@ -100,8 +111,13 @@ class _Chunked(torch.autograd.Function):
         for start in parts if readable(hidden) else (*parts[:2], *parts[2:][-1:]):
             part = slice(start, start + rows)
             x = hidden[part].to(wide) * scale
-            logits = F.linear(x, w, b)
+            logits, share = F.linear(x, w, b), None
+            if softcap is not None:
+                share = logits.div_(softcap).tanh_()
+                logits = share * softcap
             loss, found, slope = _losses(logits, targets[part], smoothing, gradient=any(needs))
+            if share is not None and any(needs):
+                slope *= share.square_().neg_().add_(1)  # of the cap: 1 - tanh²
             total += loss
             right += found
             if d_hidden is not None:
@@ -123,7 +139,7 @@ class _Chunked(torch.autograd.Function):
             None if d_hidden is None else d_hidden * gradient.to(d_hidden.dtype),
             None if d_weight is None else (d_weight * gradient).to(ctx.dtypes[0]),
             None if d_bias is None else (d_bias * gradient).to(ctx.dtypes[1]),
-            None, None, None, None,
+            None, None, None, None, None,
         )  # fmt: skip
 
 

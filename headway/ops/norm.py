@@ -128,8 +128,8 @@ def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 # FLOPs an entry. layer: sum, subtract, square, sum, multiply, γ, β; rms: square, sum, multiply, γ. The few of a whole
-# row (mean, root) are left out.
-FLOPS = {"layer": 7, "rms": 4, "batch": 7, "none": 0}
+# row (mean, root) and of the weights (1 + offset) are left out.
+FLOPS = {"layer": 7, "rms": 4, "rms_zero_centered": 4, "batch": 7, "none": 0}
 RECORDED = 4  # of a batch norm in use, whose moments are a record: subtract, multiply, γ, β
 
 
@@ -143,7 +143,7 @@ def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ..
     _known(kind)
     if kind == "none":
         return ()
-    if kind == "rms":
+    if kind.startswith("rms"):
         return (Each(1), Sum(terms, over), Each(5))
     return (Sum(terms, over), Each(3), Sum(terms, over), Each(6))
 

@@ -75,7 +75,7 @@ def _frequencies(width: int, base: float) -> Float[Tensor, " pairs"]:
     return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
 
 
-def angles_of(positions: Int[Tensor, "*b L"], frequencies: Float[Tensor, " pairs"]) -> Float[Tensor, "*b L pairs"]:
+def angles_of(positions: Int[Tensor, "*b L"], frequencies: Float[Tensor, "*c pairs"]) -> Tensor:
     """Position times frequency, in float64 wherever the device has it."""
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     return positions[..., None].to(dtype) * frequencies.to(positions.device, dtype)

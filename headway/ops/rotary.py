@@ -11,7 +11,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headway.config.layers import LinearScaling, Llama3Scaling, Scaling, YarnScaling
+from headway.config.layers import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    Scaling,
+    YarnScaling,
+)
 from headway.ops.position import angles_of
 from headway.ops.values import constant
 
@@ -27,7 +34,8 @@ class RotaryTable:
 def rotary_frequencies(width: int, *, base: float = 10000.0, scaling: Scaling | None = None) -> Float[Tensor, " pairs"]:
     """The angle by which each of the width/2 pairs turns per position: base^(-2i/width), i = 0 … width/2-1.
 
-    A scaling slows pair i, wholly or in part: f -> f · ((1 - s) + s / factor), with s the share of `slowed`.
+    A scaling slows pair i, wholly or in part: f -> f · ((1 - s) + s / factor), with s the share of `slowed`; LongRoPE
+    by a number for each pair. Where the length of a text matters, those of one as short as in the first training.
 
     >>> rotary_frequencies(4).tolist()
     [1.0, 0.01]
@@ -38,7 +46,31 @@ def rotary_frequencies(width: int, *, base: float = 10000.0, scaling: Scaling | 
     return torch.tensor(_turning(width, base, scaling), dtype=torch.float64)  # pyright: ignore[reportArgumentType]
 
 
-def slowed(scaling: Scaling, frequencies: Sequence[float], *, base: float) -> list[float]:
+def frequencies_by_length(
+    lengths: Int[Tensor, " B"], width: int, *, base: float, scaling: DynamicScaling | LongRopeScaling
+) -> Float[Tensor, "B pairs"]:
+    """The same of texts of these lengths, each its own.
+
+    >>> scaling = DynamicScaling(factor=2, length=8)
+    >>> frequencies_by_length(torch.tensor([8, 12]), 4, base=100.0, scaling=scaling)  # 100 · (2 · 12 / 8 - 1)²
+    tensor([[1.0000, 0.1000],
+            [1.0000, 0.0500]], dtype=torch.float64)
+    """
+    short = rotary_frequencies(width, base=base, scaling=scaling).to(lengths.device)
+    if isinstance(scaling, LongRopeScaling):
+        slow = torch.tensor(scaling.long, dtype=torch.float64, device=lengths.device)
+        plain = rotary_frequencies(width, base=base).to(lengths.device)
+        return torch.where(lengths[:, None] > scaling.length, plain / slow, short)
+    if width == 2:
+        raise ValueError("dynamic scaling changes all pairs but the first, and a rotary width of 2 has no other")
+    growth = (scaling.factor * lengths.double() / scaling.length - (scaling.factor - 1)).clamp(min=1.0)
+    exponents = torch.arange(0, width, 2, dtype=torch.float64, device=lengths.device) / (width - 2)
+    return short * growth[:, None] ** -exponents
+
+
+def slowed(
+    scaling: LinearScaling | Llama3Scaling | YarnScaling, frequencies: Sequence[float], *, base: float
+) -> list[float]:
     """The share of each pair's turning that a scaling slows down, from 0 (as trained) to 1 (by the whole factor).
 
         linear    1
@@ -60,14 +92,17 @@ def slowed(scaling: Scaling, frequencies: Sequence[float], *, base: float) -> li
 
 
 def rotary_amplitude(scaling: Scaling | None) -> float:
-    """What cosines and sines are multiplied by: 1, but for YaRN, whose scores grow with the length of the text.
+    """What cosines and sines are multiplied by: 1, but for YaRN and LongRoPE, whose scores grow with the reach.
 
     >>> rotary_amplitude(YarnScaling(factor=4, length=2048))
     1.1386
     """
-    if not isinstance(scaling, YarnScaling):
+    if not isinstance(scaling, YarnScaling | LongRopeScaling):
         return 1.0
-    return 1 + math.log(max(scaling.factor, 1)) / 10 if scaling.attention is None else scaling.attention
+    if scaling.attention is not None:
+        return scaling.attention
+    growth = math.log(max(scaling.factor, 1))
+    return 1 + growth / 10 if isinstance(scaling, YarnScaling) else math.sqrt(1 + growth / math.log(scaling.length))
 
 
 def rotary_table(
@@ -77,13 +112,19 @@ def rotary_table(
     base: float = 10000.0,
     scaling: Scaling | None = None,
     frequencies: Float[Tensor, " pairs"] | None = None,
+    lengths: Int[Tensor, " B"] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> RotaryTable:
-    """The rotation of each position; `frequencies`, if given, stands for those of base and scaling."""
-    if frequencies is None:
+    """The rotation of each position; `frequencies`, if given, stands for those of base and scaling.
+
+    `lengths` are those of the texts, for a scaling that asks for them; without, texts are short.
+    """
+    if lengths is not None and isinstance(scaling, DynamicScaling | LongRopeScaling):
+        frequencies = frequencies_by_length(lengths, width, base=base, scaling=scaling)[:, None]
+    elif frequencies is None:
         frequencies = rotary_frequencies(width, base=base, scaling=scaling)
-    if 2 * len(frequencies) != width:
-        raise ValueError(f"{len(frequencies)} frequencies turn {2 * len(frequencies)} channels, not width {width}")
+    if 2 * (pairs := frequencies.shape[-1]) != width:
+        raise ValueError(f"{pairs} frequencies turn {2 * pairs} channels, not width {width}")
     angles, amplitude = angles_of(positions, frequencies), rotary_amplitude(scaling)
     cos, sin = angles.cos(), angles.sin()
     cos, sin = (cos, sin) if amplitude == 1 else (cos * amplitude, sin * amplitude)
@@ -154,8 +195,12 @@ def _turning(width: int, base: float, scaling: Scaling | None) -> tuple[float, .
     if not base > 0:
         raise ValueError(f"the base of the wavelengths must be positive, not {base}")
     plain = [base ** (-i / width) for i in range(0, width, 2)]
-    if scaling is None:
+    if scaling is None or isinstance(scaling, DynamicScaling):
         return tuple(plain)
+    if isinstance(scaling, LongRopeScaling):
+        if len(scaling.short) != len(plain):
+            raise ValueError(f"longrope has {len(scaling.short)} numbers, and {width} channels are {len(plain)} pairs")
+        return tuple(f / slow for f, slow in zip(plain, scaling.short, strict=True))
     shares = slowed(scaling, plain, base=base)
     return tuple(f * (1 - s + s / scaling.factor) for f, s in zip(plain, shares, strict=True))
 

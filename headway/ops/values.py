@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
+import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 from torch.compiler import is_dynamo_compiling as tracing  # while torch.compile reads the Python code
 
-__all__ = ["constant", "readable", "real_numbers", "tracing", "untraced"]
+__all__ = ["constant", "observed", "readable", "real_numbers", "tracing", "untraced"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,6 +33,21 @@ def readable(x: Tensor) -> bool:
     """
     fake = sys.modules.get(_FAKE)
     return not (x.is_meta or is_compiling()) and (fake is None or not isinstance(x, fake.FakeTensor))
+
+
+def observed(*tensors: Tensor) -> bool:
+    """Whether somebody follows the operations: a compiler, a counter, torch.func, forward mode, a tensor of another
+    kind. They know torch's own operations and no others, so they get those."""
+    return (
+        is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
+        or forward_ad._current_level >= 0
+        or not _PLAIN.issuperset(map(type, tensors))
+    )
+
+
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
 
 
 def real_numbers() -> AbstractContextManager[Any]:

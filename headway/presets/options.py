@@ -70,14 +70,13 @@ def resize(config: Frozen, **options: Any) -> Any:
 
 def _followed(config: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Scales that are a power of the width, and go on being that."""
-    found: dict[str, Any] = {}
-    scaled = "width" in options and hasattr(config, "head_scale")
-    for name in ("embedding_scale", "head_scale") if scaled else ():
-        before = getattr(config, name, 1.0)
-        for power in (0.5, -0.5):
-            if before == config.encoder.block.width**power:
-                found[name] = options["width"] ** power
-    return found
+    stack = next(iter(stacks_of(config).values()), None)
+    if "width" not in options or stack is None:
+        return {}
+    before = stack.block.width
+    scales = [name for name in ("embedding_scale", "head_scale") if name in option_names(type(config))]
+    powers = {before**power: options["width"] ** power for power in (0.5, -0.5)}
+    return {name: powers[value] for name in scales if (value := getattr(config, name)) in powers and value != 1.0}
 
 
 # And what a family's own layout has words for.

@@ -6,6 +6,7 @@ import unicodedata
 _SHOWN = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
 _SHOWN |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD) | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
+_BREAKS = str.maketrans({"\n": "↵", "\t": "⇥"})
 LONGEST = 32  # characters of a token that are shown
 UNSEEN = ("Cf", "Zl", "Zp", "Cn", "Co")  # categories of Unicode: no glyph, or one that reverses the line
 
@@ -29,6 +30,15 @@ def legible(text: str, *, longest: int = LONGEST) -> str:
     # A mark of vowels or tones needs a letter to stand on, lest it stands on the neighbour's.
     shown = f"◌{shown}" if unicodedata.combining(shown[0]) else shown
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def cell(text: str) -> str:
+    """A text as one cell of a table whose cells have tabs between them: on one line, and without a tab.
+
+    >>> cell("very\\tgood\\n")
+    'very⇥good↵'
+    """
+    return printable(text).translate(_BREAKS)
 
 
 def printable(text: str) -> str:

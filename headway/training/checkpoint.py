@@ -6,16 +6,14 @@ written in a hidden directory beside, forced to the disk, and renamed at the end
 full disk, leaves older checkpoints as they were. Nothing is pickled, so nothing in a checkpoint can run.
 
 Directories appear and disappear as a whole. Hidden names hold what is being made (`.step-00000200.new`), what gives
-way to it (`.old`) and what is being removed (`.gone`). A process may be killed between any two lines: `clean` then
-finishes what was begun.
+way to it (`.new` or `.old`) and what is being removed (`.gone`). A process may be killed between any two lines: `clean`
+then finishes what was begun.
 """
 
-import hashlib
 import json
-import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.training import slices
+from headway.data.hashes import stamp
+from headway.data.publish import make_directory, publish
+from headway.hub import safetensors_file
+from headway.hub.safetensors_file import DTYPES
+from headway.training import manifest, slices
 from headway.training.distributed import World, differences, machine
+from headway.training.manifest import MANIFEST, Damaged
 from headway.training.slices import Piece, Share
-
-MANIFEST = "manifest.json"
-_FORMAT = {"format": "headway checkpoint", "version": 1}
-
-
-class Damaged(ValueError):
-    """A checkpoint that is not what was written."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ def save(place: Path, tensors: Tensors, facts: Mapping[str, Any], world: World) 
     before = world.gather(pieces)[: world.rank]
     try:
         if world.first:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(place.parent)
             discard(working)
             working.mkdir()
     except OSError as error:
@@ -69,7 +65,7 @@ def save(place: Path, tensors: Tensors, facts: Mapping[str, Any], world: World) 
     try:
         if world.first:
             _write_manifest(working, shares, facts, everything, world)
-            publish(working, place)
+            _publish(working, place)
     except OSError as error:
         problem = error
     _agree_or_give_up(problem, working, world)
@@ -95,21 +91,21 @@ def _write_own(
     if not mine:
         return None
     file = f"part-{world.rank:04d}-of-{world.size:04d}.safetensors"
-    return file, slices.write(working / file, {name: shares[name].held for name in mine}), mine
+    return file, safetensors_file.write(working / file, {name: shares[name].held for name in mine}), mine
 
 
 def _write_manifest(
     working: Path, shares: Mapping[str, Share], facts: Mapping[str, Any], everything: list[Any], world: World
 ) -> None:
     files = [one for one in everything if one is not None]
-    for name, stamp, _ in files:
+    for name, written, _ in files:
         path = working / name
-        if not path.exists() or path.stat().st_size != stamp["bytes"]:
+        if not path.exists() or path.stat().st_size != written["bytes"]:
             raise OSError(f"{name} of another process is not in {working.parent}: all machines have to share it")
     listed = {
         name: {
             "shape": list(share.shape),
-            "dtype": slices.DTYPES[share.held.dtype],
+            "dtype": DTYPES[share.held.dtype],
             "slices": [
                 {"file": file, "offset": pieces[name].offset, "shape": pieces[name].shape}
                 for file, _, pieces in files if name in pieces
@@ -117,14 +113,10 @@ def _write_manifest(
         }
         for name, share in shares.items()
     }  # fmt: skip
-    stamps = {name: stamp for name, stamp, _ in files}
-    body = {**_FORMAT, "machine": machine(world), "facts": facts, "files": stamps, "tensors": listed}
-    text = json.dumps({**body, "sha256": _stamp(body)})
-    slices.write_whole(working / MANIFEST, [text.encode()])
-
-
-def _stamp(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    stamps = {name: written for name, written, _ in files}
+    body = {**manifest.FORMAT, "machine": machine(world), "facts": facts, "files": stamps, "tensors": listed}
+    text = json.dumps({**body, "sha256": stamp(body)})
+    safetensors_file.write_hashed(working / MANIFEST, [text.encode()])
 
 
 def _agree_or_give_up(problem: OSError | None, working: Path, world: World) -> None:
@@ -138,30 +130,13 @@ def _agree_or_give_up(problem: OSError | None, working: Path, world: World) -> N
         raise problem or OSError(f"process {rank} could not write its part of the checkpoint: {problems[rank]}")
 
 
-def manifest(place: Path) -> dict[str, Any]:
-    """What a checkpoint says of itself."""
-    try:
-        body = json.loads((place / MANIFEST).read_bytes())
-        stamp = body.pop("sha256")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"checkpoint {place.name} is damaged: {MANIFEST} cannot be read ({error})") from None
-    if _stamp(body) != stamp:
-        raise Damaged(f"checkpoint {place.name} is damaged: {MANIFEST} is not what was written")
-    if body.get("version") != _FORMAT["version"]:
-        raise ValueError(f"checkpoint {place.name} has version {body.get('version')}; this headway reads version 1")
-    return body
-
-
 def verify(place: Path, world: World) -> dict[str, Any]:
-    """Hash every file, each in one process; returns the manifest, or raises Damaged in all of them."""
+    """Hash every file and compare it with the manifest, each in one process; returns it, or raises Damaged in all."""
     complaint, body = None, None
     try:
-        body = manifest(place)
+        body = manifest.read(place)
         for name in list(body["files"])[world.rank :: world.size]:
-            if not (place / name).exists():
-                raise Damaged(f"checkpoint {place.name} is damaged: {name} is missing")
-            if slices.hash_of(place / name) != body["files"][name]:
-                raise Damaged(f"checkpoint {place.name} is damaged: {name} is not what was written")
+            manifest.check_file(place, name, body)
     except (Damaged, OSError) as error:
         complaint = str(error)
     if complaints := [text for text in world.gather(complaint) if text]:
@@ -176,7 +151,7 @@ def load(place: Path, into: Tensors, world: World, *, check: bool = True) -> dic
 
     Each process reads what it holds. `check=False` leaves out the hashes, where `newest` has just looked at them.
     """
-    body = verify(place, world) if check else manifest(place)
+    body = verify(place, world) if check else manifest.read(place)
     shares = _shares(into)
     _fits(place, body["tensors"], shares)
     for name, share in shares.items():
@@ -196,7 +171,7 @@ def _fits(place: Path, saved: Mapping[str, Any], into: Mapping[str, Share]) -> N
         raise ValueError(f"checkpoint {place.name} has no tensor {absent[0]!r} ({len(absent)} are missing): it is of "
                          "another model or optimiser")  # fmt: skip
     for name, share in into.items():
-        kept, dtype = (saved[name]["dtype"], tuple(saved[name]["shape"])), slices.DTYPES[share.held.dtype]
+        kept, dtype = (saved[name]["dtype"], tuple(saved[name]["shape"])), DTYPES[share.held.dtype]
         if kept != (dtype, share.shape):
             raise ValueError(f"checkpoint {place.name} has {name!r} as {kept[0]} of shape {kept[1]}, and this run as "
                              f"{dtype} of shape {share.shape}")  # fmt: skip
@@ -204,20 +179,26 @@ def _fits(place: Path, saved: Mapping[str, Any], into: Mapping[str, Share]) -> N
 
 def checkpoints(directory: Path) -> list[Path]:
     """The checkpoints in a directory, the newest first; whether they are intact is not looked at."""
-    found = [path for path in directory.glob("step-*") if NAME.fullmatch(path.name) and (path / MANIFEST).exists()]
-    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
+    found = [path for path in directory.glob("step-*") if NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, key=step_of, reverse=True)
 
 
-def newest(directory: Path, world: World, *, check: bool = True) -> Newest:
-    """The newest checkpoint that is intact; left-overs of a process that was killed are cleared away."""
+def newest(directory: Path, world: World, *, check_facts: Callable[[Path, Any], object] = lambda *_: None) -> Newest:
+    """The newest checkpoint that is intact; left-overs of a process that was killed are cleared away.
+
+    `check_facts` raises ValueError of facts that cannot be.
+    """
     if world.first:
         clean(directory)
     notes: list[str] = []
     for place in world.share(checkpoints(directory)):
         try:
-            if check:
-                verify(place, world)
-            told = differences(manifest(place)["machine"], world)
+            body = verify(place, world)
+            try:
+                check_facts(place, body["facts"])
+            except ValueError as error:
+                raise manifest.damaged(place, f"{MANIFEST} {error}") from None
+            told = differences(body["machine"], world)
             return Newest(place, (*(f"{note}; using {place.name}" for note in notes), *([told] if told else ())))
         except Damaged as error:
             notes.append(str(error))
@@ -234,11 +215,16 @@ def prune(directory: Path, keep: int, best: Path | None = None) -> None:
 def forget_after(directory: Path, place: Path) -> None:
     """Remove checkpoints of later steps than this one's: a run that goes on from it writes them again."""
     for later in checkpoints(directory):
-        if int(later.name[5:]) > int(place.name[5:]):
+        if step_of(later) > step_of(place):
             discard(later)
 
 
 NAME = re.compile(r"step-\d{8,}")
+
+
+def step_of(place: Path) -> int:
+    """The step of a checkpoint, by its name."""
+    return int(place.name.removeprefix("step-"))
 
 
 def temporary(place: Path) -> Path:
@@ -246,15 +232,12 @@ def temporary(place: Path) -> Path:
     return place.with_name(f".{place.name}.new")
 
 
-def publish(working: Path, place: Path) -> None:
+def _publish(working: Path, place: Path) -> None:
     """Give a finished directory its name; one that had it gives way."""
-    _sync(working)
     old = place.with_name(f".{place.name}.old")
-    if place.exists():
-        discard(old)
-        place.rename(old)
-    working.rename(place)
-    _sync(place.parent)
+    discard(old)
+    publish(working, place, old)
+    discard(working)
     discard(old)
 
 
@@ -276,12 +259,3 @@ def clean(directory: Path) -> None:
     for kind in ("new", "old", "gone"):
         for left in directory.glob(f".step-*.{kind}"):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _sync(directory: Path) -> None:
-    """A rename is on the disk only when its directory is."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -20,6 +20,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from headway.config.train import ParallelConfig
+from headway.native import build as native
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -160,12 +161,13 @@ def agree_on_prefix(table: KeyValueStore, rank: int, size: int, *, seconds: floa
 
 
 def machine(world: World) -> dict[str, Any]:
-    """Versions, threads, instruction set and processes."""
+    """Versions, threads, instruction set, compiled kernels and processes."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
+        "kernels": native.kind(),
         "device": world.device.type if world.device.type == "cpu" else torch.cuda.get_device_name(world.device),
         "processes": world.size,
         "tensor": world.tensor_size,

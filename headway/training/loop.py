@@ -10,21 +10,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
+from headway.data.batch import Batch
 from headway.data.files import write_json
+from headway.data.hashes import BackgroundCheck
 from headway.data.loader import Loader, Order, check_shares
 from headway.training import checkpoint
 from headway.training.distributed import World
 from headway.training.divergence import explain_nonfinite
+from headway.training.memory_watch import MemoryWatch
 from headway.training.metrics import Metrics
 from headway.training.objectives import TrainingSetup
 from headway.training.optim import factor_at
-from headway.training.trainer import StepResult, Trainer, evaluate
+from headway.training.trainer import StepResult, Trainer, TrainerState, evaluate
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,30 @@ class TrainingEvent:
 class TrainingLoop:
     """One run, from its first step or from its newest checkpoint; `events` is the loop."""
 
-    def __init__(self, work: TrainingSetup, place: RunFiles, world: World, *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        work: TrainingSetup,
+        place: RunFiles,
+        world: World,
+        *,
+        resume: bool = False,
+        check: BackgroundCheck | None = None,
+    ) -> None:
         check_shares(work.config.batch, world.data_size, work.config.accumulate)
-        self.place, self.world = place, world
+        self.place, self.world, self.check = place, world, check or BackgroundCheck()
         self.training = Trainer(work, world)
         self.notes = tuple(self._resume()) if resume else ()
         until = self.training.facts.step if resume else None
         self.metrics = Metrics(place.path, until=until, silent=not world.first)
+        self.notes += self.metrics.notes
 
     def _resume(self) -> Iterator[str]:
-        found = checkpoint.newest(self.place.checkpoints, self.world)
+        found = checkpoint.newest(self.place.checkpoints, self.world, check_facts=TrainerState.of)
+        if found.path is None and found.notes:
+            raise ValueError(
+                f"{self.place.path} has no checkpoint to go on from: {found.notes[0]}: put it back from a copy, or "
+                "begin again with --overwrite"
+            )
         yield from found.notes
         if found.path is None:
             yield f"{self.place.path} has no checkpoint yet: it begins again from the first step"
@@ -61,7 +78,7 @@ class TrainingLoop:
             yield "not the run that was saved: its data or tokenizer has changed since"
 
     def events(self) -> Iterator[TrainingEvent]:
-        """Until the last step, a signal, an early end or a loss that is no number.
+        """Until the last step, a signal, an early end, a loss that is no number, or data or memory that is gone.
 
         An event is written to metrics.jsonl after it was looked at: whoever looks may add to its row.
         """
@@ -71,7 +88,7 @@ class TrainingLoop:
         feed = Loader(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
         try:
             with stop_on_signal() as wish:
-                for event in _Steps(self.training, self.place, feed, wish).steps():
+                for event in _Steps(self.training, self.place, feed, wish, self.metrics, self.check).steps():
                     yield event
                     self.metrics.write(event.kind, event.row)
         finally:
@@ -94,6 +111,11 @@ class _Steps:
     place: RunFiles
     feed: Loader
     wish: StopRequest
+    metrics: Metrics
+    check: BackgroundCheck
+    memory: MemoryWatch = field(default_factory=MemoryWatch)
+    problem: str | None = None  # why it cannot go on, in this process
+    stopped: bool = False  # some process was asked to stop, or cannot go on
 
     @property
     def config(self) -> TrainConfig:
@@ -105,7 +127,9 @@ class _Steps:
         if self._patience_is_over():
             yield from self._end("early")
             return
-        for batches in self.feed.steps(facts.step, c.steps):
+        steps = self.feed.steps(facts.step, c.steps)
+        batches = self._fetched(steps)
+        while not self._has_to_stop() and batches is not None:
             taken = self.training.learn(batches, factor_at(c.schedule, facts.step, c.steps))
             if not math.isfinite(taken.norm):
                 yield from self._end_diverged(
@@ -120,11 +144,43 @@ class _Steps:
                 yield from self._end_diverged("the loss climbs far above its lowest values", last=False)
                 return
             yield from self._validate_and_save()
-            stop = self.training.world.agree(bool(self.wish))
-            if stop or self._patience_is_over():
-                yield from self._end("stopped" if stop else "early")
+            if self._patience_is_over():
+                yield from self._end("early")
                 return
-        yield from self._end("finished")
+            self.problem = self.problem or self.memory.problem() or self.check.problem
+            batches = self._fetched(steps)
+        yield from self._end_after_steps()
+
+    def _fetched(self, steps: Iterator[list[Batch]]) -> list[Batch] | None:
+        """The batches of the next step; None after the last one, or where the data cannot be read any more."""
+        try:
+            return next(steps, None)
+        except (OSError, ValueError) as error:
+            self.problem = self.problem or str(error)
+            return None
+
+    def _has_to_stop(self) -> bool:
+        """Whether any process was asked to stop or cannot go on; all of them then know, at the same step."""
+        self.stopped = self.training.world.agree(bool(self.wish) or self.problem is not None)
+        return self.stopped
+
+    def _check_fails(self) -> bool:
+        """Whether data that is still being hashed after the last step turns out to have changed."""
+        self.problem = self.problem or self.check.wait()
+        return self.training.world.agree(self.problem is not None)
+
+    def _end_after_steps(self) -> Iterator[TrainingEvent]:
+        """The state is kept; what went wrong in any process is said."""
+        if not self.stopped and not self._check_fails():
+            yield from self._end("finished")
+            return
+        problem = next((text for text in self.training.world.gather(self.problem) if text), None)
+        if problem is None:
+            yield from self._end("stopped")
+            return
+        step = self.training.facts.step
+        text = f"{problem}; the state of step {step:,} is kept, and --resume goes on from it"
+        yield from self._end("failed", diagnosis=text)
 
     def _log(self, taken: StepResult) -> Iterator[TrainingEvent]:
         """A line of the log every few steps, of means since the line before."""
@@ -143,7 +199,13 @@ class _Steps:
         step, c = self.training.facts.step, self.config
         last, better = step == c.steps, False
         if self.training.work.validation is not None and (step % c.evaluate_every == 0 or last):
-            better = yield from self._validate()
+            try:
+                better = yield from self._validate()
+            except (OSError, ValueError) as error:
+                if self.training.world.size > 1:  # the others wait for this one's results
+                    raise
+                self.training.learner.train()
+                self.problem = str(error)
         if better or last or step % c.save_every == 0:
             yield self._save(better)
 
@@ -167,6 +229,7 @@ class _Steps:
 
     def _save(self, better: bool) -> TrainingEvent:
         training, facts = self.training, self.training.facts
+        self.metrics.sync()
         path = training.save(self.place)
         if training.world.first:
             if better:
@@ -178,10 +241,10 @@ class _Steps:
     def _patience_is_over(self) -> bool:
         return bool(self.config.patience) and self.training.facts.waiting >= self.config.patience
 
-    def _end(self, reason: str) -> Iterator[TrainingEvent]:
+    def _end(self, reason: str, **more: str) -> Iterator[TrainingEvent]:
         if reason != "finished" and not self.place.checkpoint(self.training.facts.step).exists():
             yield self._save(False)
-        yield self._event("end", {"reason": reason})
+        yield self._event("end", {"reason": reason, **more})
 
     def _end_diverged(self, why: str, *, last: bool) -> Iterator[TrainingEvent]:
         """Keep the last good state: the one before this step, or where the weights have gone astray, an older one."""

@@ -7,6 +7,7 @@ that is trained, compiled and spread over processes. A `TrainingSetup` adds the 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from headway.config.train import TrainConfig
 from headway.data.batch import IGNORED, Examples
+from headway.data.hashes import FileHash
 from headway.data.masked_text import OBJECTIVES
 from headway.data.tokenizer import Tokenizer
 from headway.models.davit import DaViT
@@ -198,5 +200,6 @@ class TrainingSetup:
     validation: Examples | None = None
     tokenizer: Tokenizer | None = None
     weights: dict[str, float] = field(default_factory=dict)  # of each loss; 1 where nothing is said
+    unverified: dict[Path, FileHash] = field(default_factory=dict)  # files whose hashes are still to be compared
     identity: str = ""  # of the data and the tokenizer: a resumed run says where it has changed
     measures: Callable[[dict[str, float]], dict[str, float]] = no_measures  # what else a validation's losses say

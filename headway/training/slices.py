@@ -1,29 +1,11 @@
-"""Pieces of tensors in safetensors files: what a process holds, written in one pass, and any part read back.
+"""Boxes of tensors: what a process holds of one, and any part of one read back from a safetensors file."""
 
-The format is a header of names, dtypes, shapes and places in JSON, then the bytes. It is written here and not by its
-library, since that refuses tensors that share memory, wants all of them copied first, and
-does not hash what it writes.
-"""
-
-import hashlib
-import json
-import os
-import struct
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
 from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-
-DTYPES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
-_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -76,6 +58,7 @@ class Share:
     def rows(self, start: int, count: int) -> "Share":
         """What is held of these rows, as a share of them alone.
 
+        >>> import torch
         >>> Share.of(torch.zeros(7, 3)).rows(2, 4).shape
         (4, 3)
         """
@@ -83,47 +66,6 @@ class Share:
         found = self.piece.common(Piece((start, *(0 for _ in shape[1:])), shape))
         offset = (max(0, found.offset[0] - start), *found.offset[1:])
         return Share(self.held[found.within(self.piece)], Piece(offset, found.shape), shape)
-
-
-def write(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """A safetensors file, safely on the disk; returns its size and hash."""
-    # Wide numbers first: then each tensor begins at a multiple of its own width, and can be mapped as it is.
-    ordered = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-    header, place = {}, 0
-    for name in ordered:
-        tensor, end = tensors[name], place + tensors[name].nbytes
-        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [place, end]}
-        place = end
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return write_whole(path, (struct.pack("<Q", len(text)), text, *(_bytes(tensors[name]) for name in ordered)))
-
-
-def write_whole(path: Path, parts: Iterable[Any]) -> dict[str, Any]:
-    """Bytes to a file, down to the disk; returns their number and hash."""
-    digest, size = hashlib.sha256(), 0
-    with open(path, "wb") as file:
-        for part in parts:
-            file.write(part)
-            digest.update(part)
-            size += len(part)
-        file.flush()
-        os.fsync(file.fileno())
-    return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def _bytes(tensor: Tensor) -> Any:
-    return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-
-
-def hash_of(path: Path) -> dict[str, Any]:
-    """Size and hash of a file, as `write` returns them."""
-    digest, size = hashlib.sha256(), 0
-    with open(path, "rb") as file:
-        while part := file.read(_CHUNK):
-            digest.update(part)
-            size += len(part)
-    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def read(path: Path, name: str, wanted: tuple[slice, ...]) -> Tensor:

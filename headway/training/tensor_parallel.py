@@ -44,7 +44,8 @@ def tensor_parallel(model: nn.Module, mesh: DeviceMesh) -> None:
 
 def _can_be_split(layer: nn.Module) -> bool:
     if isinstance(layer, Attention):
-        return layer.out is not None and not layer.parameter_names
+        # A norm of queries and keys has weights that all heads share: such a layer stays whole in every process.
+        return layer.out is not None and not layer.parameter_names and layer.query_norm is None
     return isinstance(layer, FeedForward)
 
 

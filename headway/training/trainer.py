@@ -21,6 +21,7 @@ from headway.data.batch import Batch, Examples
 from headway.hub.parts import part_names
 from headway.nn.checkpoint import forget_activations
 from headway.training import checkpoint
+from headway.training.checkpoint import step_of
 from headway.training.distributed import World
 from headway.training.divergence import DivergenceMonitor
 from headway.training.ema import WeightAverage
@@ -47,6 +48,28 @@ class TrainerState:
     data: str = ""  # what stands for the data and the tokenizer
     meter: dict[str, float] = field(default_factory=dict)
     watch: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, place: Path, facts: Any) -> "TrainerState":
+        """What a checkpoint has kept of them; ValueError with the end of a sentence where that cannot be."""
+        said = facts.get("training") if isinstance(facts, dict) else None
+        if not isinstance(said, dict):
+            raise ValueError("has no state of a run")
+        for name in ("step", "best_step", "waiting", "tokens"):
+            value = said.get(name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"has the {name} {value!r}, which is not a whole number from 0")
+        if said["step"] != step_of(place):
+            raise ValueError(f"is of step {said['step']}")
+        best = said.get("best")
+        if not (best is None or isinstance(best, int | float)):
+            raise ValueError(f"has the lowest loss {best!r}, which is no number")
+        try:
+            found = cls(**said)
+            DivergenceMonitor.of(found.watch)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"has no state of a run ({error})") from None
+        return found
 
 
 @dataclass(frozen=True)
@@ -152,7 +175,7 @@ class Trainer:
     def load(self, source: Path) -> None:
         """Go on from a checkpoint that `checkpoint.newest` has found whole: its files are not hashed again."""
         found = checkpoint.load(source, self.tensors(), self.world, check=False)
-        self.facts = TrainerState(**found["training"])
+        self.facts = TrainerState.of(source, found)
         self.meter, self.watch = Meter(self.facts.meter), DivergenceMonitor.of(self.facts.watch)
 
 

@@ -35,7 +35,7 @@ def test_what_is_written_is_read_again():
         ("optim: {rat: 3}", r"no option 'rat' \(did you mean rate\?\)"),
         ("optim: {rate: fast}", "rate='fast'"),
         ("- 3", "holds list where settings are expected"),
-        ("a: [", "cannot be read"),
+        ("a: [", "is not valid YAML"),
         ("objectives: {}", "no objective at all"),
         ("objectives: {wods: 1}", "no objective 'wods'"),
     ],

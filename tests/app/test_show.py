@@ -82,7 +82,7 @@ def test_weights_that_do_not_fit_and_seeds_that_are_none(monkeypatch: pytest.Mon
         open_target("gpt2", seed=2**63)
     with pytest.raises(ValueError, match="a seed is a whole number"):
         open_target("gpt2", seed=-1)
-    monkeypatch.setattr(show_module, "available", lambda: 10**11)
+    monkeypatch.setattr(show_module, "available_memory", lambda: 10**11)
     with pytest.raises(
         ValueError, match=r"llama2-70b has 275.9 GB of weights in float32, and 100.0 GB of memory are free"
     ):

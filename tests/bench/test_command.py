@@ -86,6 +86,10 @@ def test_a_noisy_machine_is_said_on_stderr(capsys, monkeypatch):
         (["--threads", "0"], "at least 1"),
         (["--plot", "picture.doc"], ".png"),
         (["--plot", "nowhere/at/all.png"], "does not exist"),
+        (["decode", "nowhere"], "`headway bench decode` takes one directory of a model, not nowhere"),
+        (["decode", "--streams", "0"], "--streams is at least 1, not 0"),
+        (["embed", "--sentences", "0"], "--sentences is at least 1, not 0"),
+        (["prefill", "--peers", "nowhere"], "nowhere is no environment with a bin/python"),
     ],
 )
 def test_mistakes_end_with_exit_code_2_and_a_sentence_before_anything_is_measured(arguments, said, capsys):
@@ -111,4 +115,4 @@ def test_the_plot_is_a_picture(tmp_path, capsys):
 
 
 def test_the_command_line_offers_every_work():
-    assert list(Work.__args__) == list(WORKS)
+    assert list(Work.__args__) == [*WORKS, "report"]

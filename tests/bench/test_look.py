@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from headway.bench import look as work
-from headway.bench import models
 from headway.bench.look import missing
 from headway.bench.machine import MachineLimits
 from headway.bench.measure import Timing
@@ -18,8 +17,7 @@ RUN = Bench(MachineLimits("toy", 1, {"float32": 1e12}, 1e12, Timing((1.0, 1.0)))
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     small = gpt2(width=12, heads=3, layers=2).model_copy(update={"vocabulary": 97, "length": 64})
-    for module in (models, work):
-        monkeypatch.setattr(module, "preset", lambda name: small)
+    monkeypatch.setattr(work, "preset", lambda name: small)
     monkeypatch.setattr(work, "LENGTH", 4 * 29)
     monkeypatch.setattr(work, "HOVERS", 4 * 3)
 

@@ -211,7 +211,7 @@ def broken(tmp_path: Path, tokenizer: Tokenizer) -> dict[str, tuple[list[Any], s
         "no classifier": ([bare, fine], f"{bare} holds a masked model without a classifier"),
         "no tokenizer": ([mute, fine], f"{mute} has no tokenizer"),
         "no file": ([good, tmp_path / "none.txt"], f"{tmp_path / 'none.txt'}: no such file or directory"),
-        "a directory": ([good, tmp_path], f"{tmp_path}: is a directory"),
+        "a directory": ([good, tmp_path], f"{tmp_path} is a directory"),
         "empty": ([good, tmp_path / "empty"], "there is nothing to classify: the input is empty"),
         "not UTF-8": ([good, tmp_path / "latin"], f"line 2 of {tmp_path / 'latin'} is not UTF-8 text"),
         "columns": ([good, tmp_path / "columns"], "has 3 columns: give a text, or two with a tab between them"),

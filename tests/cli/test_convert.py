@@ -54,11 +54,13 @@ def test_between_dtypes(after: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert torch.equal(found[name], parameter.to(getattr(torch, after)))
     said = capsys.readouterr()
     assert said.out == ""
-    read, written = said.err.splitlines()
+    read, written, files = said.err.splitlines()
     assert "parameters in float32; tensors: 20 expected, 20 found" in read
     assert f"hash {headway.load(tmp_path / 'a').receipt.hash[:12]}" in read
     loaded = headway.load(tmp_path / "b")
     assert written == f"{tmp_path / 'b'}: written in {after}; hash {loaded.receipt.hash[:12]}"
+    kept = "carried tokenizer.json, tokenizer_config.json; changed README.md, config.json"
+    assert files == f"of the files of {tmp_path / 'a'}: {kept}"
     assert loaded.model.config == CONFIG
     assert loaded.tokenizer is not None and loaded.tokenizer.encode("b") == [1]
 
@@ -72,7 +74,7 @@ def test_the_hash_of_what_was_written_is_that_of_a_later_load(
 ) -> None:
     headway.save(fresh(SentenceConfig(encoder=ENCODER, limit=11, dense=dense)), tmp_path / "a")
     assert convert(tmp_path / "a", tmp_path / "b", "--dtype", "bfloat16") == 0
-    written = capsys.readouterr().err.splitlines()[-1]
+    written = capsys.readouterr().err.splitlines()[1]
     assert f"hash {headway.load(tmp_path / 'b').receipt.hash[:12]};" in written
     assert written.endswith(f"no tokenizer, as none was found in {tmp_path / 'a'}")
 

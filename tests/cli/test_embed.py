@@ -186,6 +186,30 @@ def test_a_part_that_lost_bytes_is_refused(model: Path, file: Path, tmp_path: Pa
     assert "is shorter than it was" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("ending", [".npy", ".jsonl"])
+def test_a_part_that_has_changed_is_refused(
+    ending: str, model: Path, file: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(job, "CHUNK", 3)
+    out, part, record = (tmp_path / f"out{ending}{more}" for more in ("", ".part", ".progress"))
+    interrupted(monkeypatch, 2, model, file, "-o", out)
+    right, said = part.read_bytes(), record.read_text()
+    part.write_bytes(right[:-7] + bytes([right[-7] ^ 1]) + right[-6:])
+    capsys.readouterr()
+    assert run(model, file, "-o", out) == 2
+    assert f"{part} is not what was written, its hash has changed: remove" in capsys.readouterr().err
+    part.write_bytes(right)
+    record.write_text(said.replace('"done": 6', '"done": 9'))
+    assert run(model, file, "-o", out) == 2
+    assert f"{record} is not what was written: remove" in capsys.readouterr().err
+    # One that was begun before there were hashes goes on, and it is said.
+    record.write_text(json.dumps({k: v for k, v in json.loads(said).items() if k not in ("sha256", "stamp")}))
+    assert run(model, file, "-o", out) == 0
+    assert "there is nothing to verify it by" in capsys.readouterr().err
+    assert run(model, file, "-o", tmp_path / f"once{ending}") == 0
+    assert out.read_bytes() == (tmp_path / f"once{ending}").read_bytes()
+
+
 def test_other_threads_are_said(model: Path, file: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(job, "CHUNK", 3)
     interrupted(monkeypatch, 1, model, file, "-o", tmp_path / "out.npy")

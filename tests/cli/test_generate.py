@@ -287,3 +287,122 @@ def test_help_does_not_wait_for_torch() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+
+
+@pytest.fixture(scope="module")
+def chatty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = tokenizer()
+    words.chat_template = TEMPLATE
+    place = tmp_path_factory.mktemp("chatty")
+    config = CONFIGS["llama"].model_copy(
+        update={"vocabulary": words.size, "special": Special(end=(97,)), "length": 256}
+    )
+    headway.save(fresh(config, seed=3, std=0.3), place, tokenizer=words)
+    return place
+
+
+def said(place: Path, *messages: tuple[str, str], **options: object) -> str:
+    found = headway.load(place).model
+    return headway.generate(found, [{"role": role, "content": text} for role, text in messages], **options).text
+
+
+def test_chat_answers_messages_and_all_of_stdin_is_one(
+    chatty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    call = ["generate", str(chatty), "--max-new-tokens", "9"]
+    assert main([*call, "--chat", "--prompt", "the", "--prompt", "cat", "--system", "be brief"]) == 0
+    right = [said(chatty, ("system", "be brief"), ("user", text), max_new_tokens=9) for text in ("the", "cat")]
+    assert capsys.readouterr().out == "".join(f"{text}\n" for text in right)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat\nsat\n")))
+    assert main([*call, "--chat"]) == 0
+    assert capsys.readouterr().out == said(chatty, ("user", "the cat\nsat"), max_new_tokens=9) + "\n"
+    talk = [
+        {"role": "user", "content": "the"},
+        {"role": "assistant", "content": "cat"},
+        {"role": "user", "content": "x"},
+    ]
+    for content in (talk, [talk], {"messages": talk}):
+        (tmp_path / "talk.json").write_text(json.dumps(content))
+        assert main([*call, "--messages", str(tmp_path / "talk.json"), "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert row["messages"] == talk
+        assert row["text"] == said(chatty, ("user", "the"), ("assistant", "cat"), ("user", "x"), max_new_tokens=9)
+
+
+def test_a_conversation_on_a_terminal_goes_on_until_it_is_cleared(
+    chatty: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = iter(["the", "cat\\", "sat", "", "/clear", "the", "x" * 300, "/exit", "never"])
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    assert main(["generate", str(chatty), "--chat", "--max-new-tokens", "9"]) == 0
+    shown = capsys.readouterr()
+    first = said(chatty, ("user", "the"), max_new_tokens=9)
+    talk = (("user", "the"), ("assistant", first), ("user", "cat\nsat"))
+    assert shown.out == f"{first}\n{said(chatty, *talk, max_new_tokens=9)}\n{first}\n"
+    assert "do not fit into the model's 256 positions" in shown.err or "leaves no room" in shown.err
+    assert "/clear begins anew" in shown.err
+    assert next(lines) == "never"
+
+
+def test_samples_and_biases_on_the_command_line(
+    directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["generate", str(directories["llama"]), "--prompt", "the", "--max-new-tokens", "6", "--temperature", "1.4"]
+    assert main([*call, "--n", "3", "--seed", "4", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    chosen = dict(max_new_tokens=6, temperature=1.4)
+    assert [row["text"] for row in rows] == [
+        right(directories["llama"], "the", seed=4 + i, **chosen)[0] for i in range(3)
+    ]
+    assert [row["sample"] for row in rows] == [0, 1, 2]
+    first = rows[0]["tokens"][0]
+    options = ["--logit-bias", f"{first}=-inf", "--frequency-penalty", "0.3", "--presence-penalty", "0.2"]
+    assert main([*call, "--seed", "4", *options, "--min-new-tokens", "2", "--no-repeat-ngram-size", "2"]) == 0
+    rules = dict(frequency_penalty=0.3, presence_penalty=0.2, min_new_tokens=2, no_repeat_ngram_size=2)
+    wanted = right(directories["llama"], "the", seed=4, logit_bias={first: float("-inf")}, **rules, **chosen)[0]
+    assert capsys.readouterr().out == wanted + "\n" != rows[0]["text"] + "\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--n", "2"], "n=2 samples of one prompt are the same text at temperature 0"),
+        (["--n", "2", "--beam", "2"], "--beam finds one text for each prompt: leave out --n"),
+        (["--logit-bias", "the=3"], "--logit-bias is TOKEN=NUMBER, such as 50=-inf, not 'the=3'"),
+        (["--system", "x"], "--system is the first message of a conversation: add --chat"),
+        (["--messages", "x.json"], "--messages hold a whole conversation: leave out --prompt, --chat and --system"),
+        (["--chat"], "the tokenizer has no chat template"),
+        (["--beam", "2", "--presence-penalty", "1"], "--beam chooses by score alone: leave out --presence-penalty"),
+        (["--num-return-sequences", "3"], "did you mean --n?"),
+        (["--system-prompt", "3"], "did you mean --system?"),
+        (["--min-new-tokens", "90"], "--min-new-tokens 90 is more than --max-new-tokens 64"),
+    ],
+)
+def test_mistakes_of_chat_and_sampling(
+    words: list[str], sentence: str, directories: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", str(directories["llama"]), "--prompt", "the", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_what_the_directory_suggests_is_followed_unless_ignored(
+    directories: dict[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model, words, _ = headway.load(directories["llama"])
+    model.generation_defaults = headway.config.generation.GenerationDefaults.read(
+        {"do_sample": True, "temperature": 1.4, "max_new_tokens": 5, "num_beams": 3}
+    )
+    headway.save(model, tmp_path / "m", tokenizer=words)
+    call = ["generate", str(tmp_path / "m"), "--prompt", "the"]
+    assert main(call) == 0
+    shown = capsys.readouterr()
+    assert shown.out == right(directories["llama"], "the", temperature=1.4, max_new_tokens=5)[0] + "\n"
+    assert "decodes with max_new_tokens=5, temperature=1.4" in shown.err
+    assert "suggested for decoding, not followed: num_beams=3" in shown.err
+    assert main([*call, "--ignore-defaults"]) == 0
+    model.generation_defaults = None
+    assert capsys.readouterr().out == generate(model, "the").text + "\n"

@@ -129,7 +129,7 @@ def test_changed_data_is_said(tmp_path, capsys):
         (["book.txt", "--resume"], "--out"),
         (["book.txt", "--out", "nothing", "--resume"], "nothing is no run"),
         (["book.txt", "--config", "wrong.yaml"], "stepps"),
-        (["book.txt", "--config", "wrong.toml"], "wrong.toml cannot be read"),
+        (["book.txt", "--config", "wrong.toml"], "wrong.toml is not valid TOML"),
         (["book.txt", "--batch", "5", "--accumulate", "2"], "batch 5 cannot be shared"),
         (["book.txt", "--model.width", "30", "--model.heads", "4"], "30 is not divisible by heads 4"),
         (["book.txt", "--length", "100000"], "one window needs 100001"),

@@ -16,7 +16,7 @@ from headway.config import (
     Spatial,
     StackConfig,
 )
-from headway.config.layers import VectorsConfig
+from headway.config.layers import QKNorm, VectorsConfig
 from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
 from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
@@ -37,6 +37,15 @@ def language(mechanism: Frozen | None = None, **attention: Any) -> LanguageConfi
     )
     stack = StackConfig(block=block, layers=2, final_norm=True)
     return LanguageConfig(vocabulary=VOCABULARY, length=64, stack=stack, tied=False)
+
+
+def gemma_tiny() -> LanguageConfig:
+    """Norms before and after each branch and of queries and keys, windows and whole layers in turn, every scale."""
+    plain = language(softcap=20.0, qk_norm=QKNorm(norm="rms_zero_centered"), scale=0.3)
+    near = plain.stack.block.replace(order="sandwich", norm="rms_zero_centered")
+    far = near.replace("attention", mechanism=Softmax(), rotary=Rotary(base=300.0, width=2))
+    stack = plain.stack.replace(block=near.replace("attention", mechanism=Local(window=3)), alternates=(far,), layers=3)
+    return plain.replace(stack=stack, embedding_scale=14**0.5, logit_softcap=2.0)
 
 
 def _stack(*, cross: bool = False, norm: str = "layer", bias: Relative | None = None) -> StackConfig:
@@ -65,6 +74,13 @@ MODELS: dict[str, Frozen] = {
     "gpt2": gpt2(width=15, layers=2, heads=3, hidden=22, vocabulary=VOCABULARY, length=31),
     "llama": language(),
     "capped": language(softcap=20.0, rotary=None),
+    "gemma": gemma_tiny(),
+    "neox": language(rotary=Rotary(width=2)).replace("stack.block", parallel=True, norm="layer"),
+    "olmo": language(qk_norm="all").replace("stack.block", order="res_post"),
+    "granite": language().replace(embedding_scale=3.0, head_scale=0.25).replace("stack.block", residual_scale=0.5),
+    "opt": gpt2(width=15, layers=2, heads=3, hidden=22, vocabulary=VOCABULARY, length=31).replace(
+        offset=2, embedding_width=11
+    ),
     "linear": language(Linear(chunk=3), rotary=None),
     "local": language(Local(window=3)),
     "dilated": language(Local(window=2, dilation=3)),

@@ -104,9 +104,9 @@ def test_what_is_no_picture_is_refused(tmp_path: Path, picture: Path) -> None:
     (tmp_path / "half.png").write_bytes(picture.read_bytes()[:900])
     with pytest.raises(ValueError, match=r"half\.png cannot be read as a picture"):
         read_image(tmp_path / "half.png", config)
-    with pytest.raises(ValueError, match=r"there is no file .*missing\.png"):
+    with pytest.raises(ValueError, match=r"missing\.png: no such file"):
         read_image(tmp_path / "missing.png", config)
-    with pytest.raises(ValueError, match="cannot be read as a picture"):
+    with pytest.raises(ValueError, match="is a directory"):
         read_image(tmp_path, config)
 
 

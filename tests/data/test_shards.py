@@ -85,7 +85,7 @@ def test_the_tokens_are_those_of_the_whole_texts(tmp_path: Path) -> None:
     by = tokenizer()
     found = build(pieces(TEXTS), by, tmp_path, identity="a", shard_tokens=1009)
     expected = whole(by, TEXTS)
-    assert len(found.parts) > 3 and found.parts[0].dtype == np.uint16
+    assert len(found.parts) > 3 and found.parts[0].array.dtype == np.uint16
     assert found.read(0, found.total).tolist() == expected
     assert found.bytes == sum(len(text.encode()) for text in TEXTS)
     assert found.manifest["documents"] == len(found.documents) == len(TEXTS)
@@ -123,7 +123,7 @@ def test_a_large_vocabulary_takes_four_bytes(tmp_path: Path) -> None:
     engine = Engine(models.WordLevel(names, unk_token="w0"))
     engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     found = build([piece("w65536 w7")], Tokenizer(engine), tmp_path, identity="a")
-    assert found.parts[0].dtype == np.uint32
+    assert found.parts[0].array.dtype == np.uint32
     assert found.read(0, 2).tolist() == [65536, 7]
 
 

@@ -4,6 +4,7 @@ In float64 always; in float32 unless a tie is reported where they part. What is 
 with everything read again for each token.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import jaxtyping
@@ -25,7 +26,7 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-LANGUAGE = ["gpt2", "llama", "window", "linear"]
+LANGUAGE = ["gpt2", "llama", "window", "linear", "gemma", "projected"]
 Way = Callable[[torch.nn.Module, list[Request]], list[Generation]]
 
 
@@ -72,6 +73,11 @@ requests = st.lists(
         top_p=st.sampled_from([1.0, 0.8]),
         min_p=st.sampled_from([0.0, 0.05]),
         repetition_penalty=st.sampled_from([1.0, 1.0, 1.3]),
+        frequency_penalty=st.sampled_from([0.0, 0.0, 0.9]),
+        presence_penalty=st.sampled_from([0.0, 0.0, -0.7]),
+        logit_bias=st.sampled_from([{}, {}, {3: 2.5, 8: -math.inf}]),
+        min_new_tokens=st.sampled_from([0, 0, 1]),
+        no_repeat_ngram_size=st.sampled_from([0, 0, 2]),
         stop_tokens=st.just((11,)),
         seed=st.integers(0, 99),
         logprobs=st.just(2),

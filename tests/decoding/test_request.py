@@ -7,7 +7,19 @@ import pytest
 from headway.decoding import Request
 
 MISTAKES = {
-    "Request needs the option 'prompt'": {},
+    "a Request has a prompt or messages, and this one has neither": dict(prompt=None),
+    "a Request has a prompt or messages, and this one has both": dict(messages=[{"role": "user", "content": "Hi"}]),
+    r'messages are a list of at least one \{"role": "user", "content": "..."\}, not \[\]': dict(
+        prompt=None, messages=[]
+    ),
+    r'a message is \{"role": "user", "content": "..."\}, not \{\'content\': 3\}': dict(
+        prompt=None, messages=[{"content": 3}]
+    ),
+    "tools and template_variables are for a chat template: give messages, not a prompt": dict(tools=[{"a": 1}]),
+    "min_new_tokens=9 is more than max_new_tokens=3": dict(min_new_tokens=9, max_new_tokens=3),
+    "frequency_penalty=nan: input should be": dict(frequency_penalty=math.nan),
+    "the logit_bias of token 3 is a number, or -inf to forbid it; not inf": dict(logit_bias={3: math.inf}),
+    "no_repeat_ngram_size=-1: input should be greater than or equal to 0": dict(no_repeat_ngram_size=-1),
     "max_new_tokens=0: input should be greater than or equal to 1": dict(max_new_tokens=0),
     "temperature=-0.5: input should be greater than or equal to 0": dict(temperature=-0.5),
     "temperature=inf: input should be a finite number": dict(temperature=math.inf),
@@ -28,7 +40,7 @@ MISTAKES = {
 def test_a_mistake_is_one_sentence(sentence: str) -> None:
     given = MISTAKES[sentence]
     with pytest.raises(ValueError, match=sentence) as caught:
-        Request(**({"prompt": (3,)} | given if given else {}))
+        Request(**{"prompt": (3,)} | given)
     assert "\n" not in str(caught.value)
 
 

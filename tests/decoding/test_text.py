@@ -134,6 +134,9 @@ def test_a_run_of_bytes_waits_for_its_end() -> None:
     run = [number("<0xC3>"), number("<0xA9>")]
     assert pieces_of(tokenizer, [], [number("s"), *run, number("at")]) == ["s", "", "", "éat", ""]
     assert pieces_of(tokenizer, [], [number("s"), *run, number("<0xFF>")]) == ["s", "", "", "", "���"]
+    cut = [number("<0xC2>"), number("<0x80>"), number("<s>"), number("<0x80>")]  # a special token does not end a run
+    assert pieces_of(tokenizer, [], cut) == ["", "", "", "", "���"]
+    assert pieces_of(tokenizer, [], [number("s"), *run, number("<s>"), number("at")]) == ["s", "", "", "", "éat", ""]
     assert byte_tokens(KINDS["byte_level"]) == byte_tokens(KINDS["word_pieces"]) == frozenset()
 
 

@@ -35,6 +35,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]
     save_file(change(load_file(file)), file, metadata={"format": "pt"})
     said = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**said, **config}))
+    (path / "hashes.json").unlink(missing_ok=True)
 
 
 def same(first: Masked, second: Masked) -> bool:

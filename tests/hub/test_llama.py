@@ -10,13 +10,14 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.config import LanguageConfig, Linear, Local, Rotary, Softmax, Special
-from headway.config.layers import LinearScaling, Llama3Scaling, YarnScaling
+from headway.config.layers import DynamicScaling, LinearScaling, Llama3Scaling, LongRopeScaling, YarnScaling
 from headway.hub.checks import check_written
-from headway.hub.families.llama import FAMILY, read, read_rotary, read_window, table, write, write_rotary
+from headway.hub.families.llama import FAMILY, read, read_windows, table, write
+from headway.hub.families.rotary import read_rotary, write_rotary
 from headway.hub.family import Entry
 from headway.hub.parts import parts_of
 from headway.models import on_meta
-from headway.presets.llama import llama
+from headway.presets.llama import llama, window_of
 from tests.fresh import fresh
 
 SIZES = dict(
@@ -126,20 +127,65 @@ def test_neutral_switches_and_harmless_keys_are_accepted() -> None:
     ],
 )
 def test_the_window_of_qwen2(given: dict[str, Any], window: int | None) -> None:
-    assert read_window({"model_type": "qwen2", "num_hidden_layers": 2, **given}) == window
+    assert read_windows({"model_type": "qwen2", "num_hidden_layers": 2, **given}) == [window] * 2
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "windows"),
     [
-        dict(use_sliding_window=True, sliding_window=7, max_window_layers=1),
-        dict(use_sliding_window=True, sliding_window=7, layer_types=["full_attention", "sliding_attention"]),
-        dict(use_sliding_window=False, sliding_window=7, layer_types=["sliding_attention"] * 2),
+        (dict(max_window_layers=1), [None, 7]),
+        (dict(layer_types=["full_attention", "sliding_attention"]), [None, 7]),
+        (dict(layer_types=["sliding_attention", "full_attention"]), [7, None]),
     ],
 )
-def test_layers_that_differ_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"layers all see the same.*max_window_layers"):
-        understood("qwen2", **given)
+def test_layers_that_see_differently(given: dict[str, Any], windows: list[int | None]) -> None:
+    said = dict(use_sliding_window=True, sliding_window=7, **given)
+    assert read_windows({"model_type": "qwen2", "num_hidden_layers": 2, **said}) == windows
+    found = understood("qwen3", **said)
+    assert [window_of(block.attention) for block in found.stack.blocks] == windows
+    assert read(json.loads(json.dumps(write(found))), frozenset()) == found
+
+
+@pytest.mark.parametrize(
+    ("family", "given"),
+    [
+        ("qwen2", dict(use_sliding_window=False, sliding_window=7, layer_types=["sliding_attention"] * 2)),
+        ("qwen3", dict(layer_types=["sliding_attention"] * 2)),
+        ("qwen3", dict(use_sliding_window=True, sliding_window=7, layer_types=["sliding_attention"])),
+        ("smollm3", dict(use_sliding_window=True, sliding_window=7, layer_types=["chunked_attention"] * 2)),
+    ],
+)
+def test_layers_of_which_nobody_says_what_they_see(family: str, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=rf"does not read a {family} with layer_types=.* and sliding_window="):
+        understood(family, **given)
+
+
+def test_layers_without_positions() -> None:
+    def turned(**more: Any) -> list[bool]:
+        blocks = understood("smollm3", num_hidden_layers=9, **more).stack.blocks
+        return [block.attention.rotary is not None for block in blocks]
+
+    assert turned() == [True, True, True, False] * 2 + [True]
+    assert turned(no_rope_layer_interval=3) == [True, True, False] * 3
+    assert turned(no_rope_layers=[0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0]) == [False, True, True, True] * 2 + [True]
+    with pytest.raises(ValueError, match="no_rope_layers says it of 1 layers, and the model has 9"):
+        turned(no_rope_layers=[1])
+
+
+def test_the_multipliers_of_granite() -> None:
+    config = understood("granite", attention_multiplier=0.25, residual_multiplier=0.22, logits_scaling=6)
+    block = config.stack.block
+    assert (block.attention.scale, block.residual_scale, config.embedding_scale, config.head_scale) == (
+        0.25,
+        0.22,
+        1.0,
+        1 / 6,
+    )
+    assert understood("granite").stack.block.attention.scale == 1.0
+    assert understood("granite", attention_multiplier=14**-0.5).stack.block.attention.scale is None
+    for scaling in (6, 49, 0.3, 8, 13.7):
+        found = understood("granite", logits_scaling=scaling)
+        assert read(json.loads(json.dumps(write(found))), frozenset()) == found
 
 
 # Rotary positions
@@ -172,11 +218,14 @@ def test_scaling_in_all_words() -> None:
         Llama3Scaling(factor=8, low=1, high=4, length=31),
         YarnScaling(factor=4, length=31),
         YarnScaling(factor=4, length=31, fast=16, slow=2, whole=False, attention=0.9),
+        DynamicScaling(factor=4, length=59),
+        LongRopeScaling(short=(1.0, 1.5), long=(2.0, 9.0), length=31, factor=4.0),
+        LongRopeScaling(short=(1.0, 1.5), long=(2.0, 9.0), length=31, factor=4.0, attention=1.3),
     ],
 )
 def test_scaling_there_and_back(scaling: Any) -> None:
     rotary = Rotary(base=3e4, scaling=scaling)
-    written = write_rotary(rotary)
+    written = write_rotary(rotary) | {"max_position_embeddings": 59}
     assert read_rotary(json.loads(json.dumps(written))) == rotary
     with pytest.raises(ValueError, match="surprise"):
         read_rotary(written | {"rope_scaling": written["rope_scaling"] | {"surprise": 1}})
@@ -185,8 +234,10 @@ def test_scaling_there_and_back(scaling: Any) -> None:
 @pytest.mark.parametrize(
     ("stated", "named"),
     [
-        (dict(rope_type="dynamic", factor=2.0), "rope_type='dynamic'"),
-        (dict(type="longrope", short_factor=[1.0], long_factor=[2.0]), "rope_type='longrope'"),
+        (dict(rope_type="dynamic", factor=2.0, original_max_position_embeddings=31), "=31"),
+        (dict(rope_type="dynamic", factor=2.0, alpha=3.0), "rope_type='dynamic' with alpha=3.0"),
+        (dict(type="longrope", short_factor=[1.0]), "needs long_factor"),
+        (dict(type="longrope", short_factor=[1.0], long_factor=[2.0, 3.0]), "1 short and 2 long"),
         (dict(type="mrope", mrope_section=[2, 3, 2]), "rope_type='mrope'"),
         (dict(rope_type="linear"), "needs factor"),
         (dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0), "needs high_freq_factor"),
@@ -215,6 +266,7 @@ def test_scalings_that_are_refused(stated: dict[str, Any], named: str) -> None:
         small(family="mistral", width=40, head_width=14),
         small(family="qwen2", bias=True, special=Special(end=(3, 5), pad=7)),
         small(family="qwen2", bias=True, window=7),
+        small(scaling=DynamicScaling(factor=2, length=31), length=62),
     ],
 )
 def test_what_is_written_means_the_same(config: LanguageConfig) -> None:
@@ -303,5 +355,5 @@ def test_missing_and_unexplained_tensors_are_refused(tmp_path: Path) -> None:
         headway.load(tmp_path / "a")
 
 
-def test_the_three_share_one_family() -> None:
-    assert FAMILY.model_types == ("llama", "mistral", "qwen2")
+def test_the_six_share_one_family() -> None:
+    assert FAMILY.model_types == ("llama", "mistral", "qwen2", "qwen3", "granite", "smollm3")

@@ -34,7 +34,15 @@ def by_hand(attention: Attention, x: Tensor, source: Tensor, table: np.ndarray) 
         found = data @ state[f"{name}.weight"].T
         return found + state[f"{name}.bias"] if f"{name}.bias" in state else found
 
+    def normalise(name: str, data: np.ndarray) -> np.ndarray:
+        if c.qk_norm is None:
+            return data
+        by = data.reshape(*data.shape[:2], -1, c.head_width) if c.qk_norm.over == "head" else data
+        by = by / np.sqrt((by**2).mean(-1, keepdims=True) + c.qk_norm.eps) * state[f"{name}_norm.weight"]
+        return by.reshape(data.shape)
+
     q, k, v = project("query", x.numpy()), project("key", source.numpy()), project("value", source.numpy())
+    q, k = normalise("query", q), normalise("key", k)
     scale = c.head_width**-0.5 if c.scale is None else c.scale
     out = np.zeros((len(q), q.shape[1], c.heads * c.value_width))
     for b, i, h in np.ndindex(len(q), q.shape[1], c.heads):
@@ -57,6 +65,9 @@ CONFIGURATIONS = {
     "M10: projected to a free width": dict(head_width=K, value_width=W, output_width=OUT, output_bias=True),
     "M12: multi-head": dict(bias=True, output_bias=True),
     "grouped": dict(kv_heads=G, bias=True),
+    "normalised heads": dict(kv_heads=G, head_width=K, qk_norm=True),
+    "normalised as a whole": dict(kv_heads=G, bias=True, qk_norm=dict(over="all", eps=0.1)),
+    "normalised, of a source": dict(kv_heads=G, source_width=E, head_width=K, qk_norm="head"),
 }
 
 
@@ -64,6 +75,9 @@ CONFIGURATIONS = {
 @pytest.mark.parametrize("masked", ["none", "causal", "padded"])
 def test_configuration_agrees_with_numpy(name: str, masked: str) -> None:
     attention = layer(**CONFIGURATIONS[name])
+    for norm in (attention.query_norm, attention.key_norm):
+        if norm is not None:
+            torch.nn.init.normal_(norm.weight)
     cross = attention.config.source_width != D
     x, source = rows(B, L, D), rows(B, M, attention.config.source_width) if cross else None
     keys = M if cross else L

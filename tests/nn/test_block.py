@@ -17,8 +17,8 @@ def block(**changes: object) -> Block:
         "feedforward": FeedForwardConfig(hidden=19, activation="relu"),
     }
     made = Block(BlockConfig(**{**config, **changes})).double()
-    for norm in (made.attention_norm, made.cross_norm, made.feedforward_norm):
-        for parameter in norm.parameters():
+    for name, parameter in made.named_parameters():
+        if "norm" in name:
             torch.nn.init.normal_(parameter)
     return made
 
@@ -44,6 +44,54 @@ def test_post_norm() -> None:
     y = b.cross_norm(y + b.cross(y, c.source, mask=c.source_mask))
     y = b.feedforward_norm(y + b.feedforward(y))
     assert torch.equal(b(x, c), y)
+
+
+def test_norms_of_what_a_branch_gives() -> None:
+    b, (x, c) = block(order="res_post"), inputs()
+    y = x + b.attention_out_norm(b.attention(x, mask=c.mask))
+    y = y + b.cross_out_norm(b.cross(y, c.source, mask=c.source_mask))
+    y = y + b.feedforward_out_norm(b.feedforward(y))
+    assert torch.equal(b(x, c), y)
+    assert not list(b.attention_norm.parameters())
+
+
+def test_norms_before_and_after_a_branch() -> None:
+    b, (x, c) = block(order="sandwich", norm="rms_zero_centered"), inputs()
+    y = x + b.attention_out_norm(b.attention(b.attention_norm(x), mask=c.mask))
+    y = y + b.cross_out_norm(b.cross(b.cross_norm(y), c.source, mask=c.source_mask))
+    y = y + b.feedforward_out_norm(b.feedforward(b.feedforward_norm(y)))
+    assert torch.equal(b(x, c), y)
+    assert not torch.equal(b.attention_norm.offset, b.attention_out_norm.offset)
+
+
+@pytest.mark.parametrize("order", ["pre", "none"])
+def test_parallel_branches_read_the_same(order: str) -> None:
+    b, x = block(parallel=True, cross=None, order=order), inputs()[0]
+    y = x + b.attention(b.attention_norm(x)) + b.feedforward(b.feedforward_norm(x))
+    assert torch.equal(b(x), y)
+
+
+def test_branches_scaled_before_the_sum() -> None:
+    b, (x, c) = block(residual_scale=0.3), inputs()
+    y = x + 0.3 * b.attention(b.attention_norm(x), mask=c.mask)
+    y = y + 0.3 * b.cross(b.cross_norm(y), c.source, mask=c.source_mask)
+    y = y + 0.3 * b.feedforward(b.feedforward_norm(y))
+    assert torch.equal(b(x, c), y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(parallel=True), "no cross-attention"),
+        (dict(parallel=True, cross=None, feedforward=None), "attention and a feed-forward"),
+        (dict(parallel=True, cross=None, order="post"), "order is 'pre', not 'post'"),
+        (dict(parallel=True, cross=None, residual=False), "with residuals"),
+        (dict(residual_scale=0.5, residual=False), "residual_scale=0.5 is of what is added"),
+    ],
+)
+def test_blocks_that_cannot_be(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        block(**options)
 
 
 @pytest.mark.parametrize("residual", [True, False])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.processes import Processes
+from tests.thorough import THOROUGH
 
 SECONDS = 600.0  # tracing takes half a minute on a quiet machine
 
@@ -59,7 +60,10 @@ def traced(processes: Processes, code: str, options: dict[str, Any]) -> dict[str
     return json.loads(child.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS.keys())
+DAILY = [name for name in MODELS if THOROUGH or name in ("learned", "rotary", "relative", "local", "linear")]
+
+
+@pytest.mark.parametrize("options", [MODELS[name] for name in DAILY], ids=DAILY)
 def test_no_graph_break_inside_of_the_stack(options: dict[str, Any], processes: Processes) -> None:
     told = traced(processes, TRACE, options)
     (many, more), (few, places) = told["found"]

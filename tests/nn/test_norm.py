@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from headway.nn import BatchNorm, LayerNorm, RMSNorm, make_norm
+from headway.nn.layers import ZeroCenteredRMSNorm
 from headway.ops.norm import layer_norm, rms_norm
 
 B, L, D = 3, 5, 7
@@ -35,6 +36,23 @@ def test_rms_norm_is_torchs() -> None:
     theirs.load_state_dict(ours.state_dict())
     x = draw(B, L, D)
     torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-14)
+
+
+def test_a_zero_centered_norm_has_weights_around_one() -> None:
+    ours, theirs = scrambled(ZeroCenteredRMSNorm(D, eps=0.1)), nn.RMSNorm(D, eps=0.1).double()
+    theirs.load_state_dict({"weight": 1 + ours.offset})
+    x = draw(B, L, D)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-14)
+    assert torch.equal(ZeroCenteredRMSNorm(D)(x), rms_norm(x, torch.ones(D), eps=1e-6))
+
+
+def test_a_zero_centered_norm_adds_in_float32() -> None:
+    """1 + 1/300 is no bfloat16, and the nearest one is 1; some of what is multiplied by it changes all the same."""
+    norm = ZeroCenteredRMSNorm(D).bfloat16()
+    norm.offset.data.fill_(1 / 300)
+    x = draw(23, D).bfloat16()
+    assert not torch.equal(norm(x), ZeroCenteredRMSNorm(D).bfloat16()(x))
+    torch.testing.assert_close(norm(x), norm.float()(x.float()).bfloat16(), rtol=0, atol=0)
 
 
 def test_defaults() -> None:
@@ -103,7 +121,8 @@ def test_make_norm_none_hands_its_input_on() -> None:
 
 def test_make_norm_suggests_the_nearest() -> None:
     with pytest.raises(
-        ValueError, match=r"no norm 'lyaer' \(did you mean layer\?\); there are layer, rms, batch, none"
+        ValueError,
+        match=r"no norm 'lyaer' \(did you mean layer\?\); there are layer, rms, rms_zero_centered, batch, none",
     ):
         make_norm("lyaer", D)
 

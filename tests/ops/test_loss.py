@@ -23,20 +23,24 @@ def case(*, dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[Tensor, 
 
 
 def plainly(
-    hidden: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None, scale: float, smoothing: float
-) -> tuple[Tensor, Tensor]:
+    hidden: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None, scale: float, smoothing: float,
+    softcap: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     logits = scale * hidden.double() @ weight.double().mT + (0 if bias is None else bias.double())
+    logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     loss = F.cross_entropy(logits, targets, ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum")
     return loss, (logits.argmax(-1) == targets).sum()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("smoothing", "softcap"), [(0.0, None), (0.1, None), (0.0, 1.5), (0.1, 1.5)])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("chunk", [1, 5, N, None])
-def test_it_is_the_plain_cross_entropy(smoothing: float, with_bias: bool, chunk: int | None) -> None:
+def test_it_is_the_plain_cross_entropy(
+    smoothing: float, softcap: float | None, with_bias: bool, chunk: int | None
+) -> None:
     hidden, weight, bias, targets = case()
     wanted = [hidden, weight, *([bias] if with_bias else [])]
-    options = {"bias": bias if with_bias else None, "scale": 0.7, "smoothing": smoothing}
+    options = {"bias": bias if with_bias else None, "scale": 0.7, "smoothing": smoothing, "softcap": softcap}
     expected, hits = plainly(hidden, weight, targets, **options)
     found, right = linear_cross_entropy(hidden, weight, targets, chunk=chunk, **options)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)

@@ -24,6 +24,9 @@ CHOICES: dict[str, dict[str, Any]] = {
     "none": {"positions": "none"},
     "rms": {"norm": "rms"},
     "softcap": {"softcap": 20.0},
+    "qk norm": {"qk_norm": "head"},
+    "sandwich": {"order": "sandwich"},
+    "parallel": {"parallel": True},
     "relu": {"activation": "relu"},
 }
 
@@ -52,6 +55,10 @@ def read(architecture: str, model: Any) -> torch.Tensor:
 @pytest.mark.parametrize("architecture", ["gpt", "llama", "bert", "transformer", "vit"])
 def test_every_choice_changes_the_model(architecture: str, name: str) -> None:
     given = {} if architecture == "vit" else {"architecture": architecture}
+    if name == "parallel" and architecture in ("bert", "transformer"):  # post-norm, and cross-attention
+        with pytest.raises(ValueError, match="parallel"):
+            made(architecture, ModelChoice(**SIZES, **given, **CHOICES[name]))
+        return
     plain = made(architecture, ModelChoice(**SIZES, **given))
     config = made(architecture, ModelChoice(**SIZES, **given, **CHOICES[name]))
     usual = {("llama", "rotary"), ("llama", "rms"), ("transformer", "relu")}

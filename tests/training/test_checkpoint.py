@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from headway.config import AttentionConfig
+from headway.hub import safetensors_file
 from headway.hub.parts import parts_of
 from headway.nn.attention import Attention
-from headway.training import checkpoint, slices
+from headway.training import checkpoint
 from headway.training.checkpoint import Damaged, load, newest, prune, save
 from headway.training.distributed import World
 
@@ -181,7 +182,7 @@ class _FullDisk:
     """Takes so many bytes and no more, over all files."""
 
     def __init__(self, room: int) -> None:
-        self.room, self.real = room, slices.write_whole
+        self.room, self.real = room, safetensors_file.write_hashed
 
     def __call__(self, path: Path, parts: object) -> dict[str, object]:
         content = b"".join(bytes(part) for part in parts)  # type: ignore[attr-defined]
@@ -197,7 +198,7 @@ def test_a_full_disk_is_an_error_and_leaves_older_ones_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     (old,) = kept(tmp_path, 1)
-    monkeypatch.setattr(slices, "write_whole", _FullDisk(room))
+    monkeypatch.setattr(safetensors_file, "write_hashed", _FullDisk(room))
     with pytest.raises(OSError, match="No space left"):
         kept(tmp_path, 2)
     monkeypatch.undo()
@@ -208,7 +209,7 @@ def test_a_full_disk_is_an_error_and_leaves_older_ones_as_they_were(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_real_full_disk_speaks_up(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
-        slices.write(Path("/dev/full"), {"x": torch.zeros(10**5)})
+        safetensors_file.write(Path("/dev/full"), {"x": torch.zeros(10**5)})
 
 
 class _Killed(BaseException):

@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.hub.safetensors_file import DTYPES, write
 from headway.training.optim import total_norm
-from headway.training.slices import DTYPES, Piece, Share, local_part, read, write
+from headway.training.slices import Piece, Share, local_part, read
 
 ROWS, COLUMNS = 7, 11
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from headway.config.base import Pair
+from headway.config.read_file import open_file
 from headway.config.train import DataConfig, TrainConfig
 from headway.data.image import open_picture
 from headway.data.image_dataset import read_images
@@ -138,13 +139,13 @@ def _name(place: DataFile) -> str:
 
 
 def _plain(file: Path) -> bool:
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         return stream.read(2) != b"\x1f\x8b"
 
 
 def _grown(file: Path, lines: int) -> float:
     """How many times as large a file is as its first lines."""
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         read = sum(len(line) for line in islice(stream, lines + 1))
     return max(1.0, file.stat().st_size / max(read, 1))
 

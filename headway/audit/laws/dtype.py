@@ -13,6 +13,7 @@ in bfloat16 fills all that there is, up to 128. The limits, 4 and 64, lie betwee
 """
 
 import torch
+from torch import nn
 
 from headway.adapt.adapter import Reading
 from headway.adapt.inputs import fit_length
@@ -38,8 +39,10 @@ from headway.audit.search.localise import Key
 from headway.audit.search.noise import MARGIN
 from headway.audit.search.search_context import LARGE, NOISY, QUICK, UNCLEAR, SearchContext
 from headway.models import parameters
+from headway.nn.quantized import QuantizedLinear, rounding_error
 
 NOTHING = Excess(0.0, 0.0, 0.0)
+NAMED = 3  # quantised maps that are named
 LONG, SHORT = 300, 64  # bfloat16 counts no further than 256
 OTHER = {torch.float32: torch.bfloat16, torch.bfloat16: torch.float32}
 CAUSES = {
@@ -66,9 +69,21 @@ def dtype(context: SearchContext) -> Finding:
             notes.append(f"{_name(kind)} is left out: {type(error).__name__}: {str(error)[:80]}")
     if not runs:
         return Finding("dtype", NOT_APPLICABLE, why="; ".join(notes))
+    notes += _most_rounded(context.original.module)
     if _length(context) != LONG:
         notes.append(f"{case.length} places were read; a full search reads {LONG}")
     return _judged(context, case, exact, runs, "; ".join(notes))
+
+
+def _most_rounded(module: nn.Module) -> list[str]:
+    """Of quantised weights: the maps whose weights lose most by rounding."""
+    stored = {name: part for name, part in module.named_modules() if isinstance(part, QuantizedLinear)}
+    lost = {name: rounding_error(part) for name, part in stored.items()}
+    most = sorted(lost, key=lambda name: -lost[name])[:NAMED]
+    if not most:
+        return []
+    listed = ", ".join(f"{name} ({100 * lost[name]:.2g} %, {stored[name].bits} bits)" for name in most)
+    return [f"quantised weights lose most by rounding, relative to their size, in {listed}"]
 
 
 def _length(context: SearchContext) -> int:

@@ -3,13 +3,15 @@
 Names of parts are those of the modules, so that a line of a price can be found in the model.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
+from typing import get_args
 
 import torch
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, PositionBias, StackConfig, nearest
+from headway.config.layers import Order
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.nn.context import TABLED
@@ -96,7 +98,7 @@ def block_part(
     fed: bool = False,
 ) -> Part:
     """Attention, optional cross-attention, feed-forward, each as a branch of the residual stream."""
-    after, fed = c.attention.output_width, fed and (c.order != "pre" or c.norm == "none")
+    after, fed = c.attention.output_width, fed and (c.order not in ("pre", "sandwich") or c.norm == "none")
     own = attention_part(c.attention, setting, bias=bias, first=first, fed=fed)
     parts = [branch(c, setting, "attention", own, entering(c), after)]
     if c.cross is not None:
@@ -105,24 +107,31 @@ def block_part(
     if c.feedforward is not None:
         width = leaving(c)
         parts.append(branch(c, setting, "feedforward", feedforward_part(width, c.feedforward, setting), width, width))
-    return series(name, *parts)
+    if not c.parallel:
+        return series(name, *parts)
+    joined = [leaf(f"{part}_residual", add_price(setting.rows * after)) for part in ("attention", "feedforward")]
+    return series(name, beside("", *parts), *joined)
 
 
 def branch(c: BlockConfig, setting: Setting, name: str, inner: Part, before: Number, after: Number) -> Part:
-    """pre: x + f(norm(x)); post: norm(x + f(x)); none: x + f(x); without residual: f(x)."""
-    check_known("order", c.order, ("pre", "post", "none"))
-    kind = "none" if c.order == "none" else c.norm
-    norm = leaf(
-        f"{name}_norm", norm_price(kind, setting.rows, before if c.order == "pre" else after, training=setting.training)
-    )
+    """The formulas of `headway.nn.block`, by where its norms stand."""
+    check_known("order", c.order, get_args(Order))
     entries = setting.rows * after
+
+    def norm(end: str, width: Number, *orders: str) -> Part | None:
+        if c.order not in orders or c.norm == "none":
+            return None
+        return leaf(f"{name}_{end}", norm_price(c.norm, setting.rows, width, training=setting.training))
+
     return series(
         "",
-        norm if c.order == "pre" and kind != "none" else None,
+        norm("norm", before, "pre", "sandwich"),
         inner,
+        norm("out_norm", after, "res_post", "sandwich"),
+        leaf(f"{name}_scale", scale_price(entries)) if c.residual_scale != 1.0 else None,
         leaf(f"{name}_dropout", dropout_price(entries)) if setting.training and c.dropout else None,
-        leaf(f"{name}_residual", add_price(entries)) if c.residual else None,
-        norm if c.order == "post" and kind != "none" else None,
+        leaf(f"{name}_residual", add_price(entries)) if c.residual and not c.parallel else None,
+        norm("norm", after, "post"),
     )
 
 
@@ -151,7 +160,7 @@ def attention_part(
 ) -> Part:
     """Projections around a mechanism; a source that is held in a cache is not projected again."""
     if not crossing:
-        maps = _map("qkv", c, setting.rows, c.width, _columns(c), turned=c.heads + c.kv_heads, fed=fed)
+        maps = _map("qkv", c, setting.rows, c.width, _columns(c), made={"query": c.heads, "key": c.kv_heads}, fed=fed)
     elif setting.prepared:
         maps = query_map(c, setting)
     else:
@@ -166,7 +175,7 @@ def _columns(c: AttentionConfig) -> Number:
 
 def query_map(c: AttentionConfig, setting: Setting) -> Part:
     """Of cross-attention; queries are what is scaled, and the keys need not wait for it."""
-    part = _map("query", c, setting.rows, c.width, c.heads * c.head_width, turned=c.heads, fed=False)
+    part = _map("query", c, setting.rows, c.width, c.heads * c.head_width, made={"query": c.heads}, fed=False)
     if not _scaled(c):
         return part
     return series("", part, leaf("query_scale", Operation("elementwise", steps=(Each(1),))))
@@ -181,7 +190,7 @@ def source_maps(c: AttentionConfig, setting: Setting) -> Part:
     """Keys and values of a source: ready long before the query is, and so not on the longest way."""
     rows = setting.batch * setting.source_length
     columns = c.kv_heads * (c.head_width + c.value_width)
-    part = _map("key_value", c, rows, c.source_width, columns, turned=c.kv_heads, fed=False)
+    part = _map("key_value", c, rows, c.source_width, columns, made={"key": c.kv_heads}, fed=False)
     return replace(part, early=True)
 
 
@@ -200,13 +209,30 @@ def gather_part(
 
 
 def _map(
-    name: str, c: AttentionConfig, rows: Number, inputs: Number, outputs: Number, *, turned: Number = 0, fed: bool
+    name: str,
+    c: AttentionConfig,
+    rows: Number,
+    inputs: Number,
+    outputs: Number,
+    *,
+    made: Mapping[str, Number],
+    fed: bool,
 ) -> Part:
+    """A product that makes queries, keys or both (`made`: how many heads of each), their norms, their rotation."""
     product = leaf(name, linear_price(rows, inputs, outputs, bias=c.bias, first=fed))
-    if c.rotary is None or not turned:
-        return product
-    width = c.rotary.width or c.head_width
-    return series("", product, leaf(f"{name}_rotary", rotary_price(rows * turned * width)))
+    norms = [_qk_norm(part, heads, c, rows) for part, heads in made.items()] if c.qk_norm is not None else []
+    if c.rotary is None:
+        return series("", product, beside("", *norms)) if norms else product
+    turned = rows * sum(made.values()) * (c.rotary.width or c.head_width)
+    return series("", product, beside("", *norms) if norms else None, leaf(f"{name}_rotary", rotary_price(turned)))
+
+
+def _qk_norm(part: str, heads: Number, c: AttentionConfig, rows: Number) -> Part:
+    """Each head is a row by itself, with weights that all share; or all heads are one row."""
+    assert c.qk_norm is not None
+    each = c.qk_norm.over == "head"
+    price = norm_price(c.qk_norm.norm, rows * heads if each else rows, c.head_width if each else heads * c.head_width)
+    return leaf(f"{part}_norm", price)
 
 
 def core_price(

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from headway.config import LanguageConfig
 from headway.config.layers import VectorsConfig
-from headway.config.text import MaskedConfig, SentenceConfig
+from headway.config.text import DecoderConfig, MaskedConfig, SentenceConfig
 from headway.cost.compose.layers import check_known, entering, leaving, stack_part
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
 from headway.ops.linear import linear_price
 from headway.ops.loss import loss_price
-from headway.ops.move import add_price, dropout_price, lookup_price
+from headway.ops.move import add_price, dropout_price, lookup_price, scale_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, other
 from headway.steps import POSITIONS, Each, Sum
@@ -19,25 +19,47 @@ from headway.steps import POSITIONS, Each, Sum
 
 def language(c: LanguageConfig, setting: Setting) -> Part:
     """Embed, stack, head; while training the loss too."""
-    width, out = entering(c.stack.block), leaving(c.stack.block)
     asked = setting.batch * setting.asked
     return series(
         "",
-        embed("", c.vocabulary, width, setting.rows, positions=c.positions, length=c.length),
-        dropped("dropout", setting, setting.rows * width, c.stack.block.dropout),
-        stack_part("stack", c.stack, setting),
-        leaf("head", linear_price(asked, out, c.vocabulary, bias=False, own=not c.tied)),
+        decoder(c, setting),
+        leaf("head_scale", scale_price(asked * c.embedding_width)) if c.head_scale != 1.0 else None,
+        leaf("head", linear_price(asked, c.embedding_width, c.vocabulary, bias=False, own=not c.tied)),
+        leaf("head_softcap", scale_price(asked * c.vocabulary, flops=3)) if c.logit_softcap is not None else None,
         leaf("loss", loss_price(asked, c.vocabulary)) if setting.training else None,
+    )
+
+
+def decoder(c: DecoderConfig, setting: Setting) -> Part:
+    """The words' vectors, led to the width of the stack where they have another, and back."""
+    block, rows = c.stack.block, setting.rows
+    width, narrow = entering(block), c.embedding_width
+    inner = leaf("project_in", linear_price(rows, narrow, width, bias=False)) if narrow != width else None
+    outer = leaf("project_out", linear_price(rows, leaving(block), narrow, bias=False)) if narrow != width else None
+    scaled = leaf("embedding_scale", scale_price(rows * width)) if c.embedding_scale != 1.0 else None
+    table = c.length + c.offset if c.offset else c.length
+    return series(
+        "",
+        embed(
+            "", c.vocabulary, width, rows, positions=c.positions, length=table, words_width=narrow, then=(inner, scaled)
+        ),
+        dropped("dropout", setting, rows * width, block.dropout),
+        stack_part("stack", c.stack, setting),
+        outer,
     )
 
 
 def embed(
     name: str, vocabulary: Number, width: Number, rows: Number, *, positions: str, length: Number | None = None,
-    own: bool = True,
+    own: bool = True, words_width: Number | None = None, then: tuple[Part | None, ...] = (),
 ) -> Part:  # fmt: skip
-    """tokens[t] + positions[p]; a learned table has `length` rows, sinusoids are made beforehand."""
+    """tokens[t] + positions[p]; a learned table has `length` rows, sinusoids are made beforehand.
+
+    `then`: what becomes of the words' vectors, of a width of their own, before the sum.
+    """
     check_known("positions", positions, ("learned", "sinusoidal", "none"))
-    words = leaf("tokens", lookup_price(rows, vocabulary, width, own=own))
+    words = leaf("tokens", lookup_price(rows, vocabulary, width if words_width is None else words_width, own=own))
+    words = series("", words, *then)
     if positions == "none":
         return series(name, words)
     table = leaf("positions", lookup_price(rows, length, width)) if positions == "learned" else None

@@ -168,7 +168,7 @@ class Live(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        scratch = _scratch(func, args)
+        scratch = _scratch(func, args, kwargs or {})
         for x in out if isinstance(out, list | tuple) else (out,):
             if isinstance(x, Tensor):
                 self._made(x)
@@ -237,23 +237,28 @@ class Live(TorchDispatchMode):
         ]
 
 
-def _scratch(func: Any, args: Any) -> int:
+def _scratch(func: Any, args: Any, kwargs: Any) -> int:
     """Bytes that an operation works in: torch's CPU attention a block of scores for each thread, forwards and
-    backwards; a softmax of rows that may be empty a note of which scores are -inf."""
+    backwards, and a copy of a bias whose last axis does not lie in one piece; a softmax of rows that may be empty a
+    note of which scores are -inf."""
     if func is FLASH:
-        return _flash_scratch(args[0].shape, args[1].shape, args[2].shape)[0]
+        mask = kwargs.get("attn_mask")
+        copied = 0 if mask is None or mask.stride(-1) in (0, 1) else mask.nbytes
+        return copied + _flash_scratch(args[0], args[1], args[2])[0]
     if func is FLASH_BACK:
         gradient = args[0]
         # The kernel wants positions before heads, as they are where heads are joined.
         copied = 0 if gradient.transpose(1, 2).is_contiguous() else gradient.nbytes
-        return copied + _flash_scratch(args[1].shape, args[2].shape, args[3].shape)[1]
+        return copied + _flash_scratch(args[1], args[2], args[3])[1]
     if func is SOFTMAX:
         return args[0].numel()
     return 0
 
 
-def _flash_scratch(q: Any, k: Any, v: Any) -> tuple[int, int]:
-    threads, queries, keys = torch.get_num_threads(), q[2], k[2]
+def _flash_scratch(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int]:
+    """Scores in float32, and forwards in half precision once more in that."""
+    threads, queries, keys = torch.get_num_threads(), q.shape[2], k.shape[2]
     rows = min(256 if queries >= 768 else 64 if queries >= 192 else 32, queries)
     columns = min(512, keys)
-    return 4 * threads * rows * (columns + 2 + max(q[3], v[3])), 8 * threads * rows * columns
+    half = 2 * threads * rows * columns if q.dtype.itemsize < 4 else 0
+    return 4 * threads * rows * (columns + 2 + max(q.shape[3], v.shape[3])) + half, 8 * threads * rows * columns

@@ -26,6 +26,7 @@ def as_json(sheet: Sheet) -> dict[str, Any]:
         "reach": _own(sheet.reach),
         "bottleneck": _own(sheet.bottleneck),
         "time": _own(sheet.time),
+        **({} if sheet.quantized is None else {"quantized": sheet.quantized.as_json()}),
         "parameters": dict(sheet.parameters),
         "phases": {name: _cost(cost) for name, cost in sheet.phases.items()},
         "operations": [_line(line) for line in sheet.operations],

@@ -5,9 +5,9 @@ Beside them the rules by which is counted, and predicted beside measured.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from headway.config.size_limits import available_memory
 from headway.cost.memory import ModelMemory
 from headway.cost.op_tree import Line
 from headway.cost.optimiser import FLOPS as OPTIMISERS
@@ -211,6 +211,8 @@ def time(sheet: Sheet) -> Table | None:
 def sentences(sheet: Sheet) -> list[str]:
     """What is said in words: the bottleneck, where it changes, the reach."""
     found = [] if sheet.bottleneck is None else sheet.bottleneck.sentences()
+    if sheet.quantized is not None:
+        found.insert(0, sheet.quantized.sentence())
     if sheet.reach is not None:
         found.append(f"reach: {sheet.reach.sentence()}")
     return found
@@ -259,22 +261,12 @@ COPIES = 3
 
 def check_room(sheet: Sheet) -> None:
     """Refuse a model that this machine cannot hold."""
-    needed, free = COPIES * sheet.setting.itemsize * sheet.params, available()
+    needed, free = COPIES * sheet.setting.itemsize * sheet.params, available_memory()
     if free is not None and needed > free:
         raise ValueError(
             f"--verify runs the model: {sheet.name} would take about {byte_size(needed)}, and {byte_size(free)} are "
             "free here; a smaller model of the same kind has the same formulas"
         )
-
-
-def available() -> int | None:
-    """Bytes of memory that are free, as the system tells; None where it does not."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    found = [line.split() for line in lines if line.startswith("MemAvailable:")]
-    return 1024 * int(found[0][1]) if found else None
 
 
 def verified_table(sheet: Sheet, checks: Sequence[Check]) -> Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.config import Frozen, nearest
+from headway.config.size_limits import SIZE, check_size
 from headway.cost.input_lengths import PriceRequest, whole
 from headway.cost.limits import limits
 from headway.cost.memory import memory_of
@@ -89,11 +90,13 @@ def _drafts(sweep: Sweep, target: Any, asked: PriceRequest, name: str) -> Iterat
     if sweep.name in CONFIGS and not isinstance(config, Frozen):
         raise ValueError(f"{name} is a module of its own: only a configuration has another {sweep.name}")
     field = {"source_length": "source"}.get(sweep.name, sweep.name)
+    if sweep.name in CONFIGS:
+        # All are made before the first is priced: a size that is refused is said at once.
+        for one in [resized(whole(config), sweep.name, value) for value in sweep.values]:
+            yield drafted(one, asked, name=name)
+        return
     for value in sweep.values:
-        if sweep.name in CONFIGS:
-            yield drafted(resized(whole(config), sweep.name, value), asked, name=name)
-        else:
-            yield drafted(config, replace(asked, **{field: value}), name=name)
+        yield drafted(config, replace(asked, **{field: check_size(value, SIZE, sweep.name)}), name=name)
 
 
 def _finished(sheet: Sheet, asked: PriceRequest) -> Sheet:

@@ -7,7 +7,6 @@ where processor, threads and torch are still those it was measured with.
 """
 
 import gc
-import json
 import os
 import platform
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import torch
 
+from headway.config.read_file import read_object
 from headway.cost.op_tree import Line
 from headway.cost.time.kernels import FORWARD, Axes, Grid, Rates, WeightBytes, rates_of, seconds_of
 from headway.cost.time.probes import PROBES, Probe
@@ -226,7 +226,7 @@ def stored() -> tuple[Machine | None, str]:
     if not path.exists():
         return None, f"no predicted times: {ADVICE}"
     try:
-        machine = machine_of(json.loads(path.read_text(encoding="utf-8")))
+        machine = machine_of(read_object(path))
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         return None, f"no predicted times: {path} cannot be read ({type(error).__name__}: {error}); {ADVICE}"
     changed = _changed(machine)

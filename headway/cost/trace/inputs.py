@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Extent
-from headway.config.base import ModelConfig
+from headway.config.model import ModelConfig
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 IMAGE = 224  # pixels a side, where nothing says

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.config.text import MaskedConfig
-from headway.hub.families.common import activation_of, activation_to, labels_of, refuse, special_of, special_to, unfit
+from headway.hub.families.common import (
+    activation_of,
+    activation_to,
+    architecture_of,
+    labels_of,
+    refuse,
+    special_of,
+    special_to,
+    unfit,
+)
 from headway.hub.family import Entry, Family, Table, Tied, expand
 from headway.presets.bert import bert
 
@@ -126,7 +135,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
 
 def _heads(config: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """Every head of which the file holds a part or the config promises one; what is then missing, loading names."""
-    promised = (config.get("architectures") or [""])[0]
+    promised = architecture_of(config)
     classifier = any(name.startswith("classifier.") for name in names)
     if classifier and promised not in ("", "BertForSequenceClassification"):
         raise ValueError(f"headway does not read the classifier of a {promised}, only of BertForSequenceClassification")

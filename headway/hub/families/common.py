@@ -21,14 +21,14 @@ ACTIVATIONS = {
 }
 
 
-def activation_of(name: str) -> str:
+def activation_of(name: Any) -> str:
     """Our name of one of their activations.
 
     >>> activation_of("gelu_new")
     'gelu_tanh'
     """
-    if name not in ACTIVATIONS:
-        hint = nearest(name, ACTIVATIONS)
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        hint = nearest(str(name), ACTIVATIONS)
         raise ValueError(f"headway has no activation {name!r}{hint}; it reads {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
@@ -77,10 +77,25 @@ def labels_of(config: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
     >>> labels_of({"id2label": {"0": "no", "1": "yes"}}), labels_of({"num_labels": 3})
     ((2, ('no', 'yes')), (3, ()))
     """
-    named = {int(key): str(value) for key, value in (config.get("id2label") or {}).items()}
+    said = config.get("id2label") or {}
+    if not isinstance(said, Mapping) or not all(str(key).isdecimal() for key in said):
+        raise ValueError(f"id2label says {said!r}, and it is an object with a name for each number of a class")
+    named = {int(key): str(value) for key, value in said.items()}
     if sorted(named) != list(range(len(named))):
         raise ValueError(f"id2label names classes {sorted(named)}, and they are numbered from 0 without a gap")
     return len(named) or config.get("num_labels", 2), tuple(named[i] for i in range(len(named)))
+
+
+def architecture_of(config: Mapping[str, Any]) -> str:
+    """The class that a config.json says its model has; nothing where it says none.
+
+    >>> architecture_of({"architectures": ["BertModel"]}), architecture_of({})
+    ('BertModel', '')
+    """
+    said = config.get("architectures") or [""]
+    if not isinstance(said, list) or not isinstance(said[0], str):
+        raise ValueError(f"architectures says {said!r}, and it is a list with the name of a class")
+    return said[0]
 
 
 def decoding(block: BlockConfig) -> BlockConfig:

@@ -25,8 +25,8 @@ def images_of(said: Mapping[str, Any] | None) -> Images:
         crop=_pair(said.get("crop_size", 224)) if said.get("do_center_crop", deit) else None,
         resample=_resample(said.get("resample", 3 if deit else 2)),
         scale=said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1.0,
-        mean=tuple(said.get("image_mean") or (0.5,)) if normal else (0.0,),
-        std=tuple(said.get("image_std") or (0.5,)) if normal else (1.0,),
+        mean=said.get("image_mean") or (0.5,) if normal else (0.0,),
+        std=said.get("image_std") or (0.5,) if normal else (1.0,),
     )
 
 
@@ -64,8 +64,8 @@ def images_of_timm(said: Mapping[str, Any], image: Pair) -> Images:
         resize=rows if mode == "center" else (rows, columns),
         crop=image,
         resample=_resample(said.get("interpolation", "bilinear")),
-        mean=tuple(said.get("mean") or (0.485, 0.456, 0.406)),
-        std=tuple(said.get("std") or (0.229, 0.224, 0.225)),
+        mean=said.get("mean") or (0.485, 0.456, 0.406),
+        std=said.get("std") or (0.229, 0.224, 0.225),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.config.base import Extent
 from headway.config.vision import VisionConfig
-from headway.hub.families.common import activation_of, activation_to, labels_of, refuse, unfit
+from headway.hub.families.common import activation_of, activation_to, architecture_of, labels_of, refuse, unfit
 from headway.hub.families.image_processor import images_of, images_to
 from headway.hub.family import Entry, Family, Table, expand
 from headway.presets.vision import vit
@@ -86,9 +86,9 @@ def architecture(config: VisionConfig) -> str:
 
 def read(config: Mapping[str, Any], names: frozenset[str]) -> VisionConfig:
     refuse(config, {"pooler_act": "tanh", "pooler_output_size": config.get("hidden_size", 768)})
-    promised = (config.get("architectures") or [""])[0]
-    teacher = promised.endswith("WithTeacher") or any(name.startswith(HEADS[1:]) for name in names)
-    classified = teacher or promised.endswith("ImageClassification") or "classifier.weight" in names
+    named = architecture_of(config)
+    teacher = named.endswith("WithTeacher") or any(name.startswith(HEADS[1:]) for name in names)
+    classified = teacher or named.endswith("ImageClassification") or "classifier.weight" in names
     return vit(
         family=config["model_type"],
         width=config.get("hidden_size", 768),

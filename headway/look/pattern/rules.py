@@ -12,6 +12,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from headway.config import Spec, nearest, read_spec
+from headway.config.read_file import read_text
 from headway.look.pattern.options import (
     PatternOptions,
     at_1024_positions,
@@ -131,10 +132,7 @@ def _sized(options: PatternOptions) -> PatternOptions:
 
 def read_table(path: Path) -> Bool[Tensor, "L M"]:
     """Rows of 0 and 1 from a text file, with commas, semicolons or blanks between them."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8: write a row of 0 and 1 for each query") from None
+    lines = [line.strip() for line in read_text(path).splitlines()]
     rows = [line.replace(",", " ").replace(";", " ").split() for line in lines if line]
     if not rows or not rows[0]:
         raise ValueError(f"{path} holds no table: write a row of 0 and 1 for each query, 1 where it may attend")

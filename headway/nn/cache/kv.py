@@ -78,6 +78,21 @@ class KVCache:
             )
         return self._contents(end - at, last=positions is None)
 
+    def reserve(self, count: int) -> None:
+        """Room for `count` more columns of the rows that it holds."""
+        assert self.k is not None and self.v is not None
+        self._reserve(self.k, self.v, self.columns + count)
+
+    def advance(self) -> None:
+        """One more column of real tokens, whose keys and values somebody has written there."""
+        self._next = NextPositions(self._next.first, self._next.steps + 1)
+        self.columns += 1
+
+    @property
+    def real(self) -> Bool[Tensor, "B C"] | None:
+        """Which columns hold a token; None where all do."""
+        return None if self._table is None else self._table[1]
+
     def _contents(self, new: int, *, last: bool) -> CachedKV:
         assert self.k is not None and self.v is not None
         k, v, end = self.k.narrow(2, 0, self.columns), self.v.narrow(2, 0, self.columns), self.columns

@@ -2,8 +2,8 @@
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from torch import nn
 
 from headway.config import Frozen
 from headway.config.kinds import kinds_where
+from headway.config.model import ModelConfig
 from headway.config.run_files import RunFiles
 from headway.config.text import Special
 from headway.config.train import TrainConfig
+from headway.data.publish import make_directory, replacing, sync
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal, train_tokenizer
 from headway.hub import load
@@ -36,10 +38,19 @@ def start_of(config: TrainConfig) -> Loaded | None:
     else:
         found = load(directory(config.model.start).path, dtype="float32")
     kind, where = found.model.config.kind, config.model.start
+    check_trainable(found.model.config, where)
     if config.task not in found.model.config.tasks:
         wanted = " or ".join(kinds_where(lambda one: config.task in one.tasks))
         raise ValueError(f"the task {config.task} starts from a {wanted} model, and {where} holds a {kind} model")
     return found
+
+
+def check_trainable(config: ModelConfig, where: str) -> None:
+    """Refuse quantised weights: whole numbers have no gradients."""
+    if config.weights is not None:
+        raise ValueError(
+            f"{where} has {config.weights} weights, which cannot be trained: start from the model they were made from"
+        )
 
 
 def _made(target: Function, config: TrainConfig) -> Loaded:
@@ -54,7 +65,9 @@ def encoder_of(start: Loaded | None) -> Loaded | None:
     """Of a sentence encoder, the BERT in it."""
     if start is None or start.model.config.kind == "masked":
         return start
-    return start._replace(model=start.model.encoder)
+    encoder: Any = start.model.encoder
+    encoder.origin = start.model.origin
+    return start._replace(model=encoder)
 
 
 def tokenizer_of(
@@ -92,12 +105,9 @@ def _vocabulary(config: Any) -> int:
 
 def save_whole(tokenizer: Tokenizer, target: Path) -> None:
     """Another process, or a run that is resumed, finds all of it or nothing."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".tokenizer-", dir=target.parent) as made:
-        whole = Path(made) / "tokenizer"
-        whole.mkdir()
+    make_directory(target.parent)
+    with replacing(target) as whole:
         tokenizer.save(whole)
-        whole.replace(target)
 
 
 def special_tokens(tokenizer: Tokenizer) -> Special:
@@ -113,7 +123,15 @@ def model_of(config: TrainConfig, wanted: Frozen, start: Loaded | None, say: Say
         model.load_state_dict(start.model.state_dict())
     elif start is not None:
         take_over(model, start.model, say)
-    return with_dropout(model, config)
+    return with_dropout(came_from(model, start), config)
+
+
+def came_from(model: Any, start: Loaded | None) -> Any:
+    """The model with what came with the one that it starts from: licence, settings of decoding, processors."""
+    if start is not None and start.model.origin is not None:
+        model.origin = replace(start.model.origin, trained=True)
+        model.generation_defaults = start.model.generation_defaults
+    return model
 
 
 def with_dropout(model: Any, config: TrainConfig) -> Any:
@@ -145,10 +163,12 @@ def spooled(config: TrainConfig, place: RunFiles) -> TrainConfig:
     """Standard input can be read once only: it is kept as a file of the run."""
     data, kept = config.data, place.data / "stdin"
     if "-" in data.train and not kept.exists():
-        place.data.mkdir(parents=True, exist_ok=True)
+        make_directory(place.data)
         part = kept.with_suffix(".part")
         with part.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
+        sync(part)
         part.replace(kept)
+        sync(place.data)
     train = tuple(str(kept) if one == "-" else one for one in data.train)
     return config.model_copy(update={"data": data.model_copy(update={"train": train})})

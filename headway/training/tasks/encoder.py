@@ -27,6 +27,7 @@ from headway.presets.sized import sized_masked
 from headway.training.objectives import TrainingSetup, classify, embed, masked
 from headway.training.tasks.common import (
     Say,
+    came_from,
     encoder_of,
     model_of,
     special_tokens,
@@ -174,7 +175,7 @@ def prepare_embed(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSet
     train = ContrastivePairs(twins, tokenizer, **options)
     validation = ContrastivePairs(held, tokenizer, **options) if held else None
     say(f"{len(train):,} pairs, {len(held):,} held out")
-    return TrainingSetup(config, with_dropout(model, config), embed, train, validation, tokenizer)
+    return TrainingSetup(config, with_dropout(came_from(model, start), config), embed, train, validation, tokenizer)
 
 
 def _pairs(config: TrainConfig, places: Sequence[str]) -> list[TextPair]:

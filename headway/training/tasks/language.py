@@ -53,6 +53,7 @@ def prepare_language(config: TrainConfig, place: RunFiles, say: Say) -> Training
     rate = None if validation is None or packed else validation.bytes / max(validation.total - 1, 1)
     return TrainingSetup(
         config, model_of(config, wanted, start, say), language, examples, held, tokenizer,
+        unverified={**train.shards.unverified, **({} if validation is None else validation.shards.unverified)},
         measures=lambda row: {"perplexity": math.exp(min(row["loss"], 700.0)), **_bits(row["loss"], rate)},
     )  # fmt: skip
 

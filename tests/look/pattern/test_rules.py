@@ -265,7 +265,7 @@ def test_mistakes(make, said: str) -> None:
 def test_a_table_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "graph.bin"
     path.write_bytes(b"1 0\n\xff\xfe")
-    with pytest.raises(ValueError, match=r"graph.bin is no text in UTF-8"):
+    with pytest.raises(ValueError, match=r"graph.bin is not UTF-8 text"):
         rules_of_mask("allowed", PatternOptions(table=path))
 
 

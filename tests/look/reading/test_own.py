@@ -8,7 +8,6 @@ import pytest
 import torch
 from PIL import Image
 
-from headway.config import LanguageConfig
 from headway.config.vision import Images
 from headway.look.reading import ModelInputs, numbers, read
 from headway.look.reading.images import on_canvas, pixels_of
@@ -220,7 +219,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
 
 def test_positions_that_are_computed_have_no_end() -> None:
     model, tokenizer = made.language()
-    config = LanguageConfig(**{**dict(model.config), "positions": "sinusoidal", "length": 2})
+    config = model.config.replace(positions="sinusoidal", length=2)
     look = look_at(read(fresh(config), ModelInputs("the cat sat"), tokenizer=tokenizer))
     assert look.notes == ("The text has 3 tokens, and the model was made for 2.",)
 

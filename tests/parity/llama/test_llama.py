@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,11 +10,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import headway
-from headway.hub.families.llama import read_rotary
+from headway.hub.families.rotary import read_rotary
 from headway.hub.parts import parts_of
 from headway.nn.cache import WindowCache
 from headway.ops.rotary import rotary_amplitude, rotary_frequencies
 from tests.parity.compare import close, outputs_of, ragged, shake
+from tests.parity.decoders import DecoderParity
 
 V = 53
 LLAMA3 = dict(
@@ -201,6 +203,55 @@ def test_frequencies_of_every_pair(stated: dict, width: int) -> None:
     found = rotary_frequencies(width, base=ours.base, scaling=ours.scaling)
     torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)
     assert rotary_amplitude(ours.scaling) == pytest.approx(amplitude, rel=1e-12)
+
+
+LONG = dict(
+    rope_type="longrope", short_factor=[1.0, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0],
+    long_factor=[1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0], original_max_position_embeddings=12,
+)  # fmt: skip
+
+
+class TestLengthMatters(DecoderParity):
+    """Texts on both sides of the length from which all of their tokens are turned otherwise."""
+
+    model_type = "llama"
+    sizes = SIZES
+    shapes = {  # noqa: RUF012
+        "dynamic": dict(max_position_embeddings=12, rope_scaling=dict(rope_type="dynamic", factor=4.0)),
+        "longrope": dict(rope_scaling=LONG),
+        "longrope by hand": dict(rope_scaling=LONG | dict(factor=3.0, attention_factor=1.2), rope_theta=500.0),
+    }
+
+    def call(self, other: Any, text: torch.Tensor, **more: Any) -> Any:
+        """Theirs remembers the longest text that it has seen, and turns shorter ones as that: it is made to forget."""
+        turned = other.model.rotary_emb
+        turned.inv_freq, turned.max_seq_len_cached = turned.original_inv_freq.clone(), turned.original_max_seq_len
+        return super().call(other, text, **more)
+
+    @torch.no_grad()
+    def test_rows_of_both_lengths_in_one_batch(self, pair: Any) -> None:
+        """Each as if it were alone; theirs turns all by the longest."""
+        other, model = pair
+        texts, tokens, keep = ragged(V, [11, 31, 12, 13], side="right")
+        session = model.session()
+        session.read(tokens, keep)
+        more = torch.randint(0, V, (4, 2))
+        found = [session.read(more[:, i : i + 1]) for i in range(2)]
+        session.select(torch.tensor([2, 0]))
+        found.append(session.read(more[[2, 0], :1]))
+        for row, text in enumerate(texts):
+            whole = torch.cat([text, more[row], more[row, :1]])
+            for ours, end in ((found[0][row], 1), (found[1][row], 2)):
+                assert close(ours, self.call(other, whole[None, : len(text) + end]).logits[0, -1])
+        for row, place in ((2, 0), (0, 1)):
+            whole = torch.cat([texts[row], more[row], more[row, :1]])
+            assert close(found[2][place], self.call(other, whole[None]).logits[0, -1])
+
+    def test_the_two_sides_differ(self, pair: Any) -> None:
+        _, model = pair
+        text = torch.arange(30)[None]
+        assert not close(model(text)[:, :12], model(text[:, :12]), tolerance=1e-3)
+        assert close(model(text[:, :12])[:, :7], model(text[:, :7]))
 
 
 @torch.no_grad()

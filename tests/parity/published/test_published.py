@@ -132,6 +132,9 @@ MODELS = {
     "Mistral-7B-v0.1": Published("MistralForCausalLM", dtype=torch.bfloat16, shards=2),
     "Mistral-7B-v0.3": Published("MistralForCausalLM", dtype=torch.bfloat16, shards=3),
     "Qwen2-0.5B": Published("Qwen2ForCausalLM", tied, torch.bfloat16),
+    "Qwen3-0.6B": Published("Qwen3ForCausalLM", dtype=torch.bfloat16),
+    "granite-3.1-2b-base": Published("GraniteForCausalLM", tied, torch.bfloat16, shards=2),
+    "SmolLM3-3B-Base": Published("SmolLM3ForCausalLM", tied, torch.bfloat16, shards=2),
     "vit-base-patch16-224": Published("ViTForImageClassification"),
     "deit-base-distilled-patch16-224": Published("DeiTForImageClassificationWithTeacher"),
 }
@@ -236,7 +239,7 @@ def agree(model: Any, other: transformers.PreTrainedModel) -> bool:
     """Whether both give the same, in every output that theirs has."""
     given = inputs(other)
     kind = type(other).__name__
-    if kind.startswith(("GPT2", "Llama", "Mistral", "Qwen2")):
+    if kind.endswith(("ForCausalLM", "LMHeadModel")):
         return close(model(given[0]), other(given[0]).logits)
     if other.config.is_encoder_decoder:
         return close(model(*given), other(input_ids=given[0], decoder_input_ids=given[1]).logits)

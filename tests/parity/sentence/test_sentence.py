@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer import modules as models
 from torch import Tensor, nn
 
 import headway
-from headway.bench.models import sentences
+from headway.bench.embed import sentences
 from headway.hub import Loaded
 from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder

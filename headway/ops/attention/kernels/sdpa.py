@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from headway.native import short_attention
 from headway.ops.attention.call import Call
 from headway.ops.attention.kernels.eager import bias_at
 from headway.ops.attention.kernels.tiles import Tile, length
@@ -16,7 +19,7 @@ from headway.ops.mask import Mask
 from headway.ops.mask.kernel import kept_keys, without_padding
 from headway.ops.mask.pairs import take
 from headway.ops.mask.positions import Causal, Window
-from headway.ops.values import constant, real_numbers, tracing, untraced
+from headway.ops.values import constant, observed, real_numbers, tracing, untraced
 
 
 def whole_call(call: Call, *, causal: bool, keep: Bool[Tensor, "b M"] | None) -> Tensor:
@@ -41,9 +44,31 @@ def sdpa(call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, ca
     if causal and scale <= 0:
         # The causal kernel multiplies the scale into the -inf of hidden scores.
         q, scale = q * scale, 1.0
+    if (
+        mask is None and q.requires_grad and torch.is_grad_enabled()
+        and short_attention.serves(q, k, v, scale=scale, causal=causal) and not observed(q, k, v)
+    ):  # fmt: skip
+        return _Short.apply(q, k, v, scale, causal)[..., :value_width]
     grouped = q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
     return out if width >= value_width == out.shape[3] else out[..., :value_width]
+
+
+class _Short(torch.autograd.Function):
+    """The compiled kernel for short texts that are trained on; it computes and keeps what torch's does."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Tensor:
+        out, logs = short_attention.attention(q, k, v, scale=scale, causal=causal)
+        ctx.save_for_backward(q, k, v, out, logs)
+        ctx.scale, ctx.causal = scale, causal
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        found = short_attention.attention_backward(gradient, *ctx.saved_tensors, scale=ctx.scale, causal=ctx.causal)
+        return *found, None, None
 
 
 def _takes_both(*tensors: Tensor) -> bool:
