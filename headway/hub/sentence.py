@@ -16,7 +16,7 @@ from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
 from headway.hub.family import Entry, Family, Table
 from headway.hub.load import Loaded, fill, load_model
-from headway.hub.receipt import Receipt, hash_of
+from headway.hub.receipt import ModelHash, Receipt, hash_of
 from headway.hub.save import write_model, write_tensors
 from headway.hub.sentence_modules import read_dense, read_limit, read_pooling, read_prompt, read_steps, write_steps
 from headway.hub.store import Store
@@ -80,8 +80,7 @@ def _together(one: Receipt, other: Receipt) -> Receipt:
         expected=one.expected + other.expected,
         found=one.found + other.found,
         parameters=one.parameters + other.parameters,
-        hash=_both(one.hash, other.hash),
-        weights_hash=_both(one.weights_hash, other.weights_hash),
+        hashes=ModelHash(lambda: _both(one.weights_hash, other.weights_hash)),
         verified=tuple(name for name in one.verified if name in other.verified),
         unverified=one.unverified or other.unverified,
         nonfinite=(*one.nonfinite, *((f"dense.{name}", count) for name, count in other.nonfinite)),
