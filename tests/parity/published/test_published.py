@@ -135,6 +135,11 @@ MODELS = {
     "Qwen3-0.6B": Published("Qwen3ForCausalLM", dtype=torch.bfloat16),
     "granite-3.1-2b-base": Published("GraniteForCausalLM", tied, torch.bfloat16, shards=2),
     "SmolLM3-3B-Base": Published("SmolLM3ForCausalLM", tied, torch.bfloat16, shards=2),
+    "OLMo-2-1124-7B": Published("Olmo2ForCausalLM", shards=2),
+    "Phi-3-mini-4k-instruct": Published("Phi3ForCausalLM", dtype=torch.bfloat16, shards=2),
+    "Phi-3-mini-128k-instruct": Published("Phi3ForCausalLM", dtype=torch.bfloat16),
+    "gemma-2-2b": Published("Gemma2ForCausalLM", tied, shards=2),
+    "gemma-3-1b-pt": Published("Gemma3ForCausalLM", tied, torch.bfloat16),
     "vit-base-patch16-224": Published("ViTForImageClassification"),
     "deit-base-distilled-patch16-224": Published("DeiTForImageClassificationWithTeacher"),
 }
