@@ -7,7 +7,7 @@ The table has their names beside ours, and is read forwards to import and backwa
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -30,6 +30,8 @@ FAMILIES = {
     "phi3": "headway.hub.families.phi3",
     "gemma2": "headway.hub.families.gemma",
     "gemma3_text": "headway.hub.families.gemma",
+    "gpt_neox": "headway.hub.families.gpt_neox",
+    "opt": "headway.hub.families.opt",
     "bert": "headway.hub.families.bert",
     "t5": "headway.hub.families.t5",
     "bart": "headway.hub.families.bart",
@@ -45,11 +47,13 @@ class Entry:
     """One tensor of theirs and what it is in our model.
 
     A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that.
+    heads: theirs has the rows of a tuple head by head, of each head those of all of ours.
     """
 
     theirs: str
     ours: str | tuple[str, ...]
     turned: bool = False
+    heads: int = 1
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,7 +62,8 @@ class Entry:
     def named(self, **numbers: int) -> "Entry":
         """The same with placeholders filled."""
         ours = tuple(name.format(**numbers) for name in self.names)
-        return Entry(self.theirs.format(**numbers), ours[0] if isinstance(self.ours, str) else ours, self.turned)
+        named = ours[0] if isinstance(self.ours, str) else ours
+        return replace(self, theirs=self.theirs.format(**numbers), ours=named)
 
     def shape(self, ours: Sequence[torch.Size]) -> tuple[int, ...]:
         """The shape of theirs, from those of ours."""
@@ -66,13 +71,17 @@ class Entry:
         return whole[::-1] if self.turned else whole
 
     def forwards(self, theirs: Tensor, rows: Sequence[int]) -> list[Tensor]:
-        """Ours, as views of theirs; `rows` is the first size of each."""
+        """Ours, as views of theirs where they can be; `rows` is the first size of each."""
         whole = theirs.t() if self.turned else theirs
+        if self.heads > 1:  # heads x parts x rows of a head -> parts x heads x rows of a head
+            whole = whole.unflatten(0, (self.heads, len(rows), -1)).transpose(0, 1).flatten(0, 2)
         return list(whole.split(list(rows))) if len(rows) > 1 else [whole]
 
     def backwards(self, ours: Sequence[Tensor]) -> Tensor:
         """Theirs."""
         whole = torch.cat(list(ours)) if len(ours) > 1 else ours[0]
+        if self.heads > 1:
+            whole = whole.unflatten(0, (len(ours), self.heads, -1)).transpose(0, 1).flatten(0, 2)
         return whole.t().contiguous() if self.turned else whole.contiguous()
 
 

@@ -13,7 +13,7 @@ from headway.presets import preset
 from headway.presets.llama import window_of
 
 WORDS: dict[str, Any] = dict(
-    vocab_size=101, hidden_size=80, intermediate_size=29, num_hidden_layers=3, num_attention_heads=8
+    vocab_size=101, ffn_dim=31, hidden_size=80, intermediate_size=29, num_hidden_layers=3, num_attention_heads=8
 )
 
 
@@ -45,6 +45,10 @@ def test_what_a_short_configuration_means() -> None:
     olmo, phi = understood("olmo2"), understood("phi3")
     assert (olmo.length, olmo.stack.block.eps, olmo.special) == (2048, 1e-5, Special(end=(50279,), pad=1))
     assert (phi.length, phi.stack.block.eps, phi.special.end) == (4096, 1e-5, (32000,))
+    neox, opt = understood("gpt_neox"), understood("opt")
+    assert (neox.length, neox.stack.block.parallel, neox.tied, neox.special.end) == (2048, True, False, (2,))
+    assert neox.stack.block.attention.rotary.width == 2
+    assert (opt.length, opt.stack.block.order, opt.tied, opt.special.pad) == (2048, "pre", True, 1)
 
 
 def test_both_words_for_the_rotary_positions_of_gemma_3() -> None:
@@ -82,6 +86,9 @@ def test_the_names_that_longrope_had_in_phi_3(said: str) -> None:
         ("olmo2", "layer_types", ["full_attention"], "layer_types"),
         ("phi3", "attention_bias", True, "attention_bias"),
         ("phi3", "rope_scaling", dict(rope_type="linear", factor=2.0), "longrope"),
+        ("gpt_neox", "num_key_value_heads", 2, "num_key_value_heads"),
+        ("gpt_neox", "hidden_act", "xielu", "xielu"),
+        ("opt", "layer_norm_elementwise_affine", False, "layer_norm_elementwise_affine"),
     ],
 )
 def test_what_would_change_the_numbers_is_refused_by_name(kind: str, key: str, value: Any, named: str) -> None:
@@ -97,6 +104,10 @@ def test_what_would_change_the_numbers_is_refused_by_name(kind: str, key: str, v
         ("gemma2-2b", "stack.block.attention", dict(scale=0.3), "attention.scale=0.3"),
         ("olmo2-1b", "stack.block.attention", dict(qk_norm="head"), "over='head'"),
         ("phi3-mini", "stack.block.attention", dict(bias=True), "attention.bias=True"),
+        ("pythia-70m", "stack.block.attention", dict(kv_heads=4), "attention.kv_heads=4"),
+        ("pythia-70m", "stack.block", dict(norm="rms"), "block.norm='rms'"),
+        ("opt-125m", "", dict(offset=0), "offset=0"),
+        ("opt-125m", "stack.block", dict(eps=1e-6), "eps=1e-06"),
     ],
 )
 def test_what_a_layout_has_no_word_for_is_not_saved(name: str, part: str, changes: dict[str, Any], named: str) -> None:

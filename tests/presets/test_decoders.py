@@ -24,6 +24,22 @@ PUBLISHED = {
     "olmo2-32b": 32_234_279_936,
     "phi3-mini": 3_821_079_552,
     "phi3-medium": 13_960_238_080,
+    "gpt-neox-20b": 20_554_567_680,
+    "pythia-70m": 70_426_624,
+    "pythia-160m": 162_322_944,
+    "pythia-410m": 405_334_016,
+    "pythia-1b": 1_011_781_632,
+    "pythia-1.4b": 1_414_647_808,
+    "pythia-2.8b": 2_775_208_960,
+    "pythia-6.9b": 6_857_302_016,
+    "pythia-12b": 11_846_072_320,
+    "opt-125m": 125_239_296,
+    "opt-350m": 331_196_416,
+    "opt-1.3b": 1_315_758_080,
+    "opt-2.7b": 2_651_596_800,
+    "opt-6.7b": 6_658_473_984,
+    "opt-13b": 12_853_473_280,
+    "opt-30b": 29_974_540_288,
 }
 
 
@@ -55,3 +71,6 @@ def test_what_the_count_does_not_show() -> None:
     assert {window_of(stacks[name].block.attention) for name in ("phi3-mini", "phi3-medium")} == {2047}
     assert preset("phi3-mini").special == Special(begin=1, end=(32000,), pad=32000)
     assert stacks["olmo2-7b"].block.attention.rotary.base == 5e5
+    assert [stacks[name].block.attention.rotary.width for name in ("gpt-neox-20b", "pythia-70m")] == [24, 16]
+    assert stacks["opt-350m"].block.order == "post" and preset("opt-350m").embedding_width == 512
+    assert (preset("opt-125m").offset, preset("opt-125m").special.pad) == (2, 1)

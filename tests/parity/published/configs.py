@@ -222,6 +222,21 @@ CONFIGS: dict[str, JSON] = {
         "rope_scaling": None, "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
         "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0", "use_cache": True, "vocab_size": 262144,
     },
+    "pythia-70m": {
+        "architectures": ["GPTNeoXForCausalLM"], "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "gelu",
+        "hidden_size": 512, "initializer_range": 0.02, "intermediate_size": 2048, "layer_norm_eps": 1e-05,
+        "max_position_embeddings": 2048, "model_type": "gpt_neox", "num_attention_heads": 8, "num_hidden_layers": 6,
+        "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": False, "torch_dtype": "float16",
+        "transformers_version": "4.24.0", "use_cache": True, "use_parallel_residual": True, "vocab_size": 50304,
+    },
+    "opt-350m": {
+        "activation_dropout": 0.0, "activation_function": "relu", "architectures": ["OPTForCausalLM"],
+        "attention_dropout": 0.0, "bos_token_id": 2, "do_layer_norm_before": False, "dropout": 0.1, "eos_token_id": 2,
+        "ffn_dim": 4096, "hidden_size": 1024, "init_std": 0.02, "layerdrop": 0.0, "max_position_embeddings": 2048,
+        "model_type": "opt", "num_attention_heads": 16, "num_hidden_layers": 24, "pad_token_id": 1,
+        "prefix": "</s>", "torch_dtype": "float16", "transformers_version": "4.21.0.dev0", "use_cache": True,
+        "vocab_size": 50272, "word_embed_proj_dim": 512,
+    },
     "vit-base-patch16-224": {**_VIT, "_name_or_path": "google/vit-base-patch16-224-in21k",
         "architectures": ["ViTForImageClassification"]},
     "deit-base-distilled-patch16-224": {
@@ -275,6 +290,8 @@ TINY: dict[str, JSON] = {
     "Phi-3-mini-128k-instruct": {"max_position_embeddings": 32},
     "gemma2": {**_ROTARY, "sliding_window": 5, "query_pre_attn_scalar": 7},
     "gemma3_text": {**_ROTARY, "sliding_window": 5, "sliding_window_pattern": 2},
+    "gpt_neox": {**_ROTARY, "num_attention_heads": 3},
+    "opt": {**_ROTARY, "ffn_dim": 37, "word_embed_proj_dim": 14},
     "vit": _PICTURE,
     "deit": _PICTURE,
 }  # fmt: skip
