@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -38,7 +39,7 @@ from headway.hub.hub_id import snapshot_name
 from headway.hub.parts import parts_of
 from headway.hub.receipt import Hasher, Receipt, model_hash, nonfinite
 from headway.hub.sentence_modules import MODULES
-from headway.hub.store import FLOATS, Store, read_config
+from headway.hub.store import FLOATS, Store, read_config, tensor_names
 from headway.hub.target import Directory, Function, Preset, Target, resolve
 from headway.models import build, on_meta, parameters, with_room
 from headway.models.model import Model
@@ -233,7 +234,7 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
     """The same for a directory that holds one model and no steps behind it."""
     directory = _directory(path)
     config = read_config(directory)
-    family = family_of(config, directory / "config.json")
+    family = family_of(config, directory / "config.json", partial(tensor_names, directory))
     with Store(directory) as store:
         names = canonical_names(family, store)
         ours = _understood(family, config, names, directory)
