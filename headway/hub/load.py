@@ -40,7 +40,7 @@ from headway.hub.parts import part_names, parts_of
 from headway.hub.receipt import Hasher, ModelHash, Receipt, model_hash, nonfinite
 from headway.hub.safetensors_file import ALIGNMENT
 from headway.hub.sentence_modules import MODULES
-from headway.hub.store import FLOATS, Store, read_config
+from headway.hub.store import FLOATS, Store, read_config, tensor_names
 from headway.hub.target import Directory, Function, Preset, Target, resolve
 from headway.models import build, on_meta, parameters, with_room
 from headway.models.model import Model
@@ -235,7 +235,7 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
     """The same for a directory that holds one model and no steps behind it."""
     directory = _directory(path)
     config = read_config(directory)
-    family = family_of(config, directory / "config.json")
+    family = family_of(config, directory / "config.json", partial(tensor_names, directory))
     with Store(directory) as store:
         names = canonical_names(family, store)
         ours = _understood(family, config, names, directory)

@@ -142,3 +142,12 @@ def read_config(directory: Path) -> dict[str, Any]:
     if pictures := read_optional(directory / "preprocessor_config.json"):
         config["preprocessor"] = pictures
     return config
+
+
+def tensor_names(directory: Path) -> tuple[str, ...]:
+    """What the tensors of a directory are called; nothing where its files cannot be read."""
+    try:
+        with Store(directory) as store:
+            return tuple(store.headers)
+    except ValueError:
+        return ()
