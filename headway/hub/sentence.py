@@ -13,7 +13,7 @@ from torch import nn
 
 from headway.config.file_errors import errors_of
 from headway.config.text import SentenceConfig
-from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer import Tokenizer, engine_errors
 from headway.hub.family import Entry, Family, Table
 from headway.hub.load import Loaded, fill, load_model
 from headway.hub.receipt import ModelHash, Receipt, hash_of
@@ -63,7 +63,8 @@ def _config(directory: Path, steps: dict[str, Path], encoder: Masked, tokenizer:
 
 def tail_of(tokenizer: Tokenizer) -> int:
     """How many tokens of its own the tokenizer puts after a text."""
-    added = tokenizer.engine.encode("a").special_tokens_mask
+    with engine_errors():
+        added = tokenizer.engine.encode("a").special_tokens_mask
     return len(added) if all(added) else added[::-1].index(0)
 
 
