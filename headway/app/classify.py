@@ -109,7 +109,7 @@ class Classifier:
             rows = order[start : start + batch]
             tokens, keep = padded([tuple(found[row].ids) for row in rows], left=False)
             types, _ = padded([tuple(found[row].type_ids) for row in rows], left=False)
-            logits[rows] = self.model(tokens, keep=keep, types=types).float()
+            logits[rows] = self.model(tokens, keep=keep, types=self.model.told_apart(types)).float()
         return logits
 
     def _encoded(self, items: Sequence[Item]) -> list[Any]:
