@@ -28,8 +28,12 @@ FAMILIES = {
     "smollm3": "headway.hub.families.llama",
     "bert": "headway.hub.families.bert",
     "t5": "headway.hub.families.t5",
+    "mt5": "headway.hub.families.t5",
     "bart": "headway.hub.families.bart",
     "marian": "headway.hub.families.bart",
+    "mbart": "headway.hub.families.bart",
+    "pegasus": "headway.hub.families.bart",
+    "m2m_100": "headway.hub.families.bart",
     "vit": "headway.hub.families.vit",
     "deit": "headway.hub.families.vit",
     "davit": "headway.hub.families.davit",
@@ -107,6 +111,10 @@ def _unread(name: str, config: Any) -> None:
     return None
 
 
+def _nothing(config: Any) -> dict[str, Tensor]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Family:
     """One layout: its configuration and its key table, each in both directions."""
@@ -120,6 +128,7 @@ class Family:
     ignored: tuple[str, ...] = ()  # patterns of tensors that hold no weights
     exported: Callable[[str, Any], str] = _as_named  # where a saved name differs from the table's
     remade: Callable[[str, Any], Tensor | None] = _unread  # what one that holds no weights must be, if anyone reads it
+    written: Callable[[Any], dict[str, Tensor]] = _nothing  # tensors without weights that others miss in a file
     omitted_options: tuple[
         str, ...
     ] = ()  # settings that the layout has no word for, and that do not change what is computed
