@@ -36,6 +36,7 @@ FAMILIES = {
     "m2m_100": "headway.hub.families.bart",
     "vit": "headway.hub.families.vit",
     "deit": "headway.hub.families.vit",
+    "dinov2": "headway.hub.families.dinov2",
     "davit": "headway.hub.families.davit",
 }
 

@@ -44,12 +44,12 @@ class Vision(Model):
         # Tokens and positions have an axis for the batch, of size 1: so does every file that holds them.
         self.class_token = _vectors(1, width) if c.class_token else None
         self.distillation_token = _vectors(1, width) if c.distilled else None
-        self.positions = _vectors(c.length, width) if c.positions == "learned" else None
+        self.positions = _vectors(c.table_length, width) if c.positions == "learned" else None
         self.grid_positions = _grid_positions(c, width)
         self.dropout = nn.Dropout(c.stack.block.dropout)
         self.stack = Stack(c.stack)
         self.pooler = nn.Linear(out, out) if c.pooler else None
-        self.head = nn.Linear(out, c.classes) if c.classes else None
+        self.head = nn.Linear(c.vector_width, c.classes) if c.classes else None
         self.teacher_head = nn.Linear(out, c.classes) if c.teacher else None
 
     def forward(self, images: Float[Tensor, "B C Y X"], *, mask: Mask | None = None) -> Float[Tensor, "B O"]:
@@ -70,13 +70,21 @@ class Vision(Model):
             x = self.grid_positions(x, torch.arange(x.shape[1], device=x.device))
         tokens = [token for token in (self.class_token, self.distillation_token) if token is not None]
         x = torch.cat([*(token.expand(len(x), -1, -1) for token in tokens), x], dim=1)
-        x = x if self.positions is None else x + self.positions
+        x = x if self.positions is None else x + self._table()
         x, context = begin(x, Context(mask, self._places(images.device)))
         return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
 
-    def vector(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
-        """The image's own vector: the class token's, or the mean of its patches."""
-        return hidden[:, 0] if self.config.pooling == "class" else hidden[:, self.config.extra :].mean(1)
+    def _table(self) -> Float[Tensor, "1 L D"]:
+        assert self.positions is not None
+        c = self.config
+        return self.positions if c.table_image is None else interpolate(self.positions, c.table_grid, c.grid)
+
+    def vector(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B O"]:
+        """The image's own vector: the class token's, the mean of its patches, or both, one after the other."""
+        if self.config.pooling == "class":
+            return hidden[:, 0]
+        mean = hidden[:, self.config.extra :].mean(1)
+        return mean if self.config.pooling == "mean" else torch.cat([hidden[:, 0], mean], dim=-1)
 
     def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """tanh of a linear map of the image's vector."""
@@ -124,7 +132,7 @@ class Vision(Model):
             raise ValueError(
                 f"learned positions of {self.config.grid} rows and columns have none for {config.grid}: build a model"
             )
-        if self.positions is not None:
+        if self.positions is not None and config.table_image is None:
             moved = interpolate(self.positions, self.config.grid, config.grid)
             whole["positions"] = nn.Parameter(moved.detach())
         other.load_state_dict(whole, assign=True)

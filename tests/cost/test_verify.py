@@ -26,12 +26,19 @@ EXACT = {"parameters", "FLOPs", "positions"}
         "t5",
         "recurrent",
         "vit",
+        "dinov2",
         "bert-words",
         "bare",
     ],
 )
 def test_counts_are_those_of_the_real_model(name: str) -> None:
-    size = {"length": 9, "source": 7} if name in ("t5", "recurrent") else {} if name == "vit" else {"length": 9}
+    size = (
+        {"length": 9, "source": 7}
+        if name in ("t5", "recurrent")
+        else {}
+        if name in ("vit", "dinov2")
+        else {"length": 9}
+    )
     checks = {one.name: one for one in verify(headway.price(MODELS[name], batch=2, **size))}
     wrong = [one for one in checks.values() if one.unit in EXACT and one.difference]
     assert not wrong

@@ -118,6 +118,8 @@ MODELS: dict[str, Frozen] = {
             layers=1,
         )
     ),
+    # As DINOv2: learned scales, positions of a larger image, a classifier that reads a mean beside the class token.
+    "dinov2": vit_tiny(table_image=25).replace(pooling="class_mean").replace("stack.block", layer_scale=0.1),
 }  # fmt: skip
 
 # `make test-thorough` takes them all; daily every second one serves where others look at all of them.

@@ -31,8 +31,8 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
     )  # fmt: skip
     # A vector for every token, or half a vector for every row and for every column.
     table = {
-        "learned": length * entering(block), "learned_grid": sum(c.grid) * (entering(block) // 2), "sinusoidal_grid": 0,
-        "none": 0,
+        "learned": c.table_length * entering(block), "learned_grid": sum(c.grid) * (entering(block) // 2),
+        "sinusoidal_grid": 0, "none": 0,
     }  # fmt: skip
     check_known("positions", c.positions, table)
     added = entries if c.positions == "learned" else batch * c.grid[0] * c.grid[1] * entering(block)
@@ -50,15 +50,15 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
 
 
 def _top(c: VisionConfig, batch: Number, width: Number) -> list[Part | None]:
-    check_known("pooling", c.pooling, ("class", "mean"))
-    mean = _mean(batch, c.length - c.extra, width) if c.pooling == "mean" else None
+    check_known("pooling", c.pooling, ("class", "mean", "class_mean"))
+    mean = _mean(batch, c.length - c.extra, width) if c.pooling != "class" else None
     return [
         mean,
         leaf("pooler", linear_price(batch, width, width, bias=True)) if c.pooler else None,
         leaf("pooler_tanh", activation_price("tanh", batch * width)) if c.pooler else None,
         beside(
             "",
-            leaf("head", linear_price(batch, width, c.classes, bias=True)) if c.classes else None,
+            leaf("head", linear_price(batch, c.vector_width, c.classes, bias=True)) if c.classes else None,
             leaf("teacher_head", linear_price(batch, width, c.classes, bias=True)) if c.teacher else None,
         ),
         leaf("heads_mean", scale_price(batch * c.classes, flops=2)) if c.teacher else None,
