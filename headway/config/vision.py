@@ -71,7 +71,8 @@ class VisionConfig(ModelConfig):
     `positions` are a learned vector for every token, or of the patches alone a learned one for each row and column,
     fixed sinusoids of both, or none (rotary positions and biases live in the stack).
     A table that was learned on images of another size, `table_image`, is interpolated in every pass (DINOv2).
-    The vector is the class token's, the `mean` of the patches, or for a classifier both, one after the other.
+    The vector is the class token's, the `mean` of the patches, for a classifier both, one after the other, or what a
+    learned vector gathers of all by `attention`, and a feed-forward adds (SigLIP).
     A `distilled` model has a second token, and with a `teacher` a second classifier on it; the logits are then the mean
     of both. The attention of the stack is free: on the grid of patches it may be local or in windows. `family` names
     the layout the model is saved in.
@@ -88,12 +89,14 @@ class VisionConfig(ModelConfig):
     patch: Extent = 16
     channels: Size = 3
     stack: StackConfig
+    patch_bias: bool = True
     positions: VisionPositions = "learned"
     table_image: Extent | None = None  # of the table of positions; None: `image`
+    embedding_norm: bool = False  # of what enters the stack (CLIP)
     class_token: bool = True
     distilled: bool = False
     teacher: bool = False
-    pooling: Literal["class", "mean", "class_mean"] = "class"
+    pooling: Literal["class", "mean", "class_mean", "attention"] = "class"
     pooler: bool = False  # tanh(W · vector + b), of a model without classes
     classes: Count = 0  # 0: no classifier
     labels: tuple[str, ...] = ()  # names of the classes; none, or one each
@@ -152,7 +155,9 @@ class VisionConfig(ModelConfig):
             raise ValueError(f"table_image is of learned positions, and these are {self.positions}: leave it out")
         if self.pooling == "class_mean" and (self.distilled or self.pooler):
             raise ValueError("pooling='class_mean' is for one class token and no pooler: distilled=False, pooler=False")
-        if not self.class_token and (self.pooling != "mean" or self.distilled):
+        if self.pooling == "attention" and (self.pooler or self.stack.block.feedforward is None):
+            raise ValueError("pooling='attention' has a feed-forward as its blocks have, and no pooler")
+        if not self.class_token and (self.pooling in ("class", "class_mean") or self.distilled):
             raise ValueError("without a class token the image's vector is a mean: pooling='mean', distilled=False")
         if self.pooler and self.classes:
             raise ValueError("a classifier reads the image's vector itself: pooler=False, or classes=0")

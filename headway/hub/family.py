@@ -37,6 +37,8 @@ FAMILIES = {
     "vit": "headway.hub.families.vit",
     "deit": "headway.hub.families.vit",
     "dinov2": "headway.hub.families.dinov2",
+    "clip": "headway.hub.families.clip",
+    "siglip": "headway.hub.families.clip",
     "davit": "headway.hub.families.davit",
 }
 
@@ -45,12 +47,14 @@ FAMILIES = {
 class Entry:
     """One tensor of theirs and what it is in our model.
 
-    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that.
+    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that. leading:
+    so many axes of size 1 before all others, which theirs lacks.
     """
 
     theirs: str
     ours: str | tuple[str, ...]
     turned: bool = False
+    leading: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,21 +63,23 @@ class Entry:
     def named(self, **numbers: int) -> "Entry":
         """The same with placeholders filled."""
         ours = tuple(name.format(**numbers) for name in self.names)
-        return Entry(self.theirs.format(**numbers), ours[0] if isinstance(self.ours, str) else ours, self.turned)
+        names = ours[0] if isinstance(self.ours, str) else ours
+        return Entry(self.theirs.format(**numbers), names, self.turned, self.leading)
 
     def shape(self, ours: Sequence[torch.Size]) -> tuple[int, ...]:
         """The shape of theirs, from those of ours."""
         whole = (sum(shape[0] for shape in ours), *ours[0][1:]) if len(ours) > 1 else tuple(ours[0])
-        return whole[::-1] if self.turned else whole
+        return (whole[::-1] if self.turned else whole)[self.leading :]
 
     def forwards(self, theirs: Tensor, rows: Sequence[int]) -> list[Tensor]:
         """Ours, as views of theirs; `rows` is the first size of each."""
-        whole = theirs.t() if self.turned else theirs
+        whole = theirs.t() if self.turned else theirs[(None,) * self.leading] if self.leading else theirs
         return list(whole.split(list(rows))) if len(rows) > 1 else [whole]
 
     def backwards(self, ours: Sequence[Tensor]) -> Tensor:
         """Theirs."""
         whole = torch.cat(list(ours)) if len(ours) > 1 else ours[0]
+        whole = whole.reshape(whole.shape[self.leading :]) if self.leading else whole
         return whole.t().contiguous() if self.turned else whole.contiguous()
 
 

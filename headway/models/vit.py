@@ -13,12 +13,14 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from headway.config import AttentionConfig, BlockConfig
 from headway.config.base import Extent, Pair, sides
 from headway.config.vision import VisionConfig
 from headway.models.model import Model
-from headway.nn.block import Stack
+from headway.nn.attention import Attention
+from headway.nn.block import FeedForward, Stack
 from headway.nn.context import Context, begin, guarded
-from headway.nn.layers import normal
+from headway.nn.layers import make_norm, normal
 from headway.nn.positions import LearnedGridPositions, SinusoidalGridPositions
 from headway.ops.loss import cross_entropy_sum
 from headway.ops.mask import Mask
@@ -40,14 +42,16 @@ class Vision(Model):
         super().__init__()
         c = self.config = config
         width, out = c.stack.block.width, c.stack.block.output_width
-        self.patches = nn.Conv2d(c.channels, width, sides(c.patch), stride=sides(c.patch))
+        self.patches = nn.Conv2d(c.channels, width, sides(c.patch), stride=sides(c.patch), bias=c.patch_bias)
         # Tokens and positions have an axis for the batch, of size 1: so does every file that holds them.
         self.class_token = _vectors(1, width) if c.class_token else None
         self.distillation_token = _vectors(1, width) if c.distilled else None
         self.positions = _vectors(c.table_length, width) if c.positions == "learned" else None
         self.grid_positions = _grid_positions(c, width)
+        self.norm = make_norm(c.stack.block.norm if c.embedding_norm else "none", width, eps=c.stack.block.eps)
         self.dropout = nn.Dropout(c.stack.block.dropout)
         self.stack = Stack(c.stack)
+        self.pool = AttentionPool(c.stack.block) if c.pooling == "attention" else None
         self.pooler = nn.Linear(out, out) if c.pooler else None
         self.head = nn.Linear(c.vector_width, c.classes) if c.classes else None
         self.teacher_head = nn.Linear(out, c.classes) if c.teacher else None
@@ -72,6 +76,7 @@ class Vision(Model):
         x = torch.cat([*(token.expand(len(x), -1, -1) for token in tokens), x], dim=1)
         x = x if self.positions is None else x + self._table()
         x, context = begin(x, Context(mask, self._places(images.device)))
+        x = self.norm(x)
         return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
 
     def _table(self) -> Float[Tensor, "1 L D"]:
@@ -80,7 +85,9 @@ class Vision(Model):
         return self.positions if c.table_image is None else interpolate(self.positions, c.table_grid, c.grid)
 
     def vector(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B O"]:
-        """The image's own vector: the class token's, the mean of its patches, or both, one after the other."""
+        """The image's own vector: the class token's, the mean of its patches, both, or what is gathered of all."""
+        if self.pool is not None:
+            return self.pool(hidden)
         if self.config.pooling == "class":
             return hidden[:, 0]
         mean = hidden[:, self.config.extra :].mean(1)
@@ -142,6 +149,32 @@ class Vision(Model):
         """Where tokens stand: counted by whoever needs it, unless some stand before the patches."""
         extra, total = self.config.extra, self.config.length
         return Pairs.running(-extra, total, device) if extra else None
+
+
+class AttentionPool(nn.Module):
+    """One learned vector attends to all others: a = attention(probe, h), a + feedforward(norm(a)).
+
+    The head of arXiv:2106.04560, which SigLIP has.
+    """
+
+    def __init__(self, block: BlockConfig) -> None:
+        super().__init__()
+        f, width = block.feedforward, block.output_width
+        assert f is not None
+        self.probe = _vectors(1, width)
+        self.attention = Attention(pool_attention(block), cross=True)
+        self.norm = make_norm(block.norm, width, eps=block.eps)
+        self.feedforward = FeedForward(width, hidden=f.hidden, activation=f.activation, gated=f.gated, bias=f.bias)
+
+    def forward(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
+        found = self.attention(self.probe.expand(len(hidden), -1, -1), hidden)
+        return (found + self.feedforward(self.norm(found)))[:, 0]
+
+
+def pool_attention(block: BlockConfig) -> AttentionConfig:
+    """The attention of a pool: as many heads as a block has, over all pairs."""
+    own = block.attention
+    return AttentionConfig(width=block.output_width, heads=own.heads, bias=own.bias, output_bias=own.output_bias)
 
 
 def _grid_positions(config: VisionConfig, width: int) -> nn.Module | None:
