@@ -57,8 +57,8 @@ FAMILIES = {
 class Entry:
     """One tensor of theirs and what it is in our model.
 
-    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that.
-    heads: theirs has the rows of a tuple head by head, of each head those of all of ours. leading: so many axes of size 1
+    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that. heads:
+    theirs has the rows of a tuple head by head, of each head those of all of ours. leading: so many axes of size 1
     before all others, which theirs lacks.
     """
 
