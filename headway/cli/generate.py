@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from headway.cli.chat import read_conversations
 from headway.cli.common import Weights, at_least_one, load_model, say, stdin_text, utf8
+from headway.config.read_file import parse_json, read_json
 
 Texts = Annotated[list[str], Parameter(negative="", allow_leading_hyphen=True)]
 
@@ -46,6 +47,10 @@ class Choosing:
     "TOKEN=NUMBER, added to the logit of a token (-inf forbids it); may be given several times."
     stop: Texts = field(default_factory=list)
     "End before this text; may be given several times."
+    regex: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
+    "The whole text matches this regular expression, in Python's syntax."
+    json_schema: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
+    "The whole text is JSON of this schema: a file, or the schema itself."
     seed: int = 0
     "Seed of the draws; the same for every prompt, so that each gets what it gets alone."
     logprobs: int | None = None
@@ -53,7 +58,10 @@ class Choosing:
 
     def options(self) -> dict[str, Any]:
         """What was given, in the words of a Request."""
-        given = asdict(self) | {"logit_bias": dict(map(_bias, self.logit_bias))}
+        given = asdict(self) | {
+            "logit_bias": dict(map(_bias, self.logit_bias)),
+            "json_schema": None if self.json_schema is None else _schema(self.json_schema),
+        }
         return {name: value for name, value in given.items() if value is not None and value not in ([], {})}
 
 
@@ -67,6 +75,17 @@ def _bias(text: str) -> tuple[int, float]:
         return int(token), float(value)
     except ValueError:
         raise ValueError(f"--logit-bias is TOKEN=NUMBER, such as 50=-inf, not {text!r}") from None
+
+
+def _schema(given: str) -> Any:
+    """
+    >>> _schema('{"type": "integer"}')
+    {'type': 'integer'}
+    """
+    found = parse_json(given, "--json-schema") if given.lstrip().startswith("{") else read_json(Path(given))
+    if not isinstance(found, dict):
+        raise ValueError(f"--json-schema is an object in JSON, not {given[:40]!r}")
+    return found
 
 
 @Parameter(name="*")

@@ -26,7 +26,7 @@ POWER = 50  # a text of a million tokens to this power is a number yet
 Until = Literal["full", "likely", "certain"]
 PLAIN = (
     "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
-    "logit_bias", "min_new_tokens", "no_repeat_ngram_size", "stop", "logprobs",
+    "logit_bias", "min_new_tokens", "no_repeat_ngram_size", "stop", "regex", "json_schema", "logprobs",
 )  # fmt: skip
 
 

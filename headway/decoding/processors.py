@@ -12,14 +12,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.data.tokenizer import Tokenizer
+from headway.decoding.constraint import AllowedTokens, Constraint, pattern_of
 from headway.decoding.request import Request
 
 
 class Processors:
-    """The processors of one row, in the order in which they act: additions, n-grams, the least length."""
+    """The processors of one row, in the order in which they act: additions, n-grams, the least length, a pattern."""
 
-    def __init__(self, request: Request, read: Sequence[int], ends: frozenset[int], vocabulary: int) -> None:
-        self._request, self._ends = request, sorted(ends)
+    def __init__(
+        self,
+        request: Request,
+        read: Sequence[int],
+        ends: frozenset[int],
+        vocabulary: int,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        self._request = request
+        self._ends = sorted(end for end in ends if end < vocabulary)  # a preset names its own with any vocabulary
         self._made = 0
         self._bias: Tensor | None = None  # what is added to every logit; made when the first logits are seen
         if outside := [token for token in request.logit_bias if token >= vocabulary]:
@@ -28,15 +38,32 @@ class Processors:
         self._counted: set[int] = set()
         size = request.no_repeat_ngram_size
         self._ngrams = NGrams(size, read) if size else None
+        self._constraint = None
+        if (pattern := pattern_of(request.regex, request.json_schema)) is not None:
+            if tokenizer is None:
+                raise ValueError("a regex or a json_schema is about text: give a tokenizer")
+            self._constraint = Constraint(AllowedTokens.of(pattern, tokenizer))
 
     @classmethod
-    def of(cls, request: Request, read: Sequence[int], ends: frozenset[int], vocabulary: int) -> "Processors | None":
+    def of(
+        cls,
+        request: Request,
+        read: Sequence[int],
+        ends: frozenset[int],
+        vocabulary: int,
+        tokenizer: Tokenizer | None = None,
+    ) -> "Processors | None":
         """None where a request leaves the logits alone."""
         asks = (
             request.logit_bias or request.frequency_penalty or request.presence_penalty or request.min_new_tokens
-            or request.no_repeat_ngram_size
+            or request.no_repeat_ngram_size or request.regex is not None or request.json_schema is not None
         )  # fmt: skip
-        return cls(request, read, ends, vocabulary) if asks else None
+        return cls(request, read, ends, vocabulary, tokenizer) if asks else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the text matches its pattern, and nothing may follow."""
+        return self._constraint is not None and self._constraint.complete
 
     def apply(self, logits: Float[Tensor, " V"]) -> None:
         """Change the logits of the next token, in place."""
@@ -47,6 +74,8 @@ class Processors:
             forbidden = [*forbidden, *self._ends]
         if forbidden:
             logits[forbidden] = -math.inf
+        if self._constraint is not None:
+            self._constraint.apply(logits, self._ends)
 
     def take(self, token: int) -> None:
         """A token has been produced."""
@@ -57,6 +86,8 @@ class Processors:
             self._counted.add(token)
         if self._ngrams is not None:
             self._ngrams.take(token)
+        if self._constraint is not None:
+            self._constraint.take(token)
 
     def _additions(self, like: Tensor) -> Float[Tensor, " V"]:
         if self._bias is None:

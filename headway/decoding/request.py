@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headway.config.generation import GenerationOptions, Token
 from headway.data.chat import Message, check_messages
+from headway.decoding.constraint import pattern_of
 from headway.ops.sampling.cut import TIE
 
 # A text whose end was forced on it at its last place is not ended but cut: "max_new_tokens", or "length" of the model.
@@ -30,7 +31,8 @@ class Request(GenerationOptions):
     A text ends before a `stop` string, and at one of the `stop_tokens`. A draw depends on the seed and on the position
     of the token, and on nothing else: the same request gives the same tokens in any company, and two samples of one
     prompt need two seeds. `logprobs` asks for each token's log-probability under the model itself, and for so many of
-    the likeliest beside it. Messages are written by the model's chat template, which may ask for `tools` and other
+    the likeliest beside it. The whole text matches `regex`, or is JSON of a `json_schema`: only tokens whose bytes fit
+    are chosen. Messages are written by the model's chat template, which may ask for `tools` and other
     `template_variables`. What a request does not say, the model's generation_config.json may.
 
     >>> Request(prompt=(5, 7), temperature=-1)
@@ -44,6 +46,8 @@ class Request(GenerationOptions):
     template_variables: dict[str, Any] = Field(default_factory=dict)
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     stop_tokens: tuple[Token, ...] = ()
+    regex: str | None = None
+    json_schema: dict[str, Any] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     logprobs: Annotated[int, Field(ge=0)] | None = None
 
@@ -64,6 +68,9 @@ class Request(GenerationOptions):
         if (self.prompt is None) == (self.messages is None):
             which = "neither" if self.prompt is None else "both"
             raise ValueError(f"a Request has a prompt or messages, and this one has {which}")
+        if self.regex is not None and self.json_schema is not None:
+            raise ValueError("a text is to match a regex or a json_schema, and this Request has both")
+        pattern_of(self.regex, self.json_schema)  # a mistake in it is said now
         if self.messages is None and (self.tools is not None or self.template_variables):
             raise ValueError("tools and template_variables are for a chat template: give messages, not a prompt")
         return self
@@ -103,6 +110,8 @@ class RequestOptions(TypedDict, total=False):
     template_variables: Mapping[str, Any]
     stop: str | Sequence[str]
     stop_tokens: Sequence[int]
+    regex: str
+    json_schema: Mapping[str, Any]
     seed: int
     logprobs: int | None
 

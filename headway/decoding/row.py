@@ -29,7 +29,8 @@ class DecodingRow:
         self.finish: Finish | None = None
         self.left = False
         self._forced, self._ends = reader.forced, reader.ends(request)
-        self.processors = Processors.of(request, self.read, self._ends.union(request.stop_tokens), reader.words)
+        ends = self._ends.union(request.stop_tokens)
+        self.processors = Processors.of(request, self.read, ends, reader.words, reader.tokenizer)
         self._text = Text(pieces_of(reader, self.prompt, raw), request.stop)
 
     @property
@@ -69,7 +70,8 @@ class DecodingRow:
             self.finish = "end" if token in self._ends else "stop"
             return ""
         text = self._text.add(token)
-        self.finish = "stop" if self._text.stopped else None
+        complete = self.processors is not None and self.processors.complete
+        self.finish = "stop" if self._text.stopped or complete else None
         return text
 
 
@@ -97,8 +99,8 @@ def naming(logits: Tensor, requests: Sequence[int]) -> Iterator[None]:
             if not math.isfinite(best):
                 raise NonFiniteLogits(request, best) from None
         raise ValueError(
-            "no token is left to choose: logit_bias, no_repeat_ngram_size, min_new_tokens and the tokens that the "
-            "model never writes forbid all of them"
+            "no token is left to choose: logit_bias, no_repeat_ngram_size, min_new_tokens, regex, json_schema and the "
+            "tokens that the model never writes forbid all of them"
         ) from None
 
 

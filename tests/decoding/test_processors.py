@@ -179,3 +179,9 @@ def test_what_a_generation_config_says() -> None:
     wrong = GenerationDefaults.read({"do_sample": True, "top_p": 3.0, "top_k": "many", "repetition_penalty": 1.1})
     assert wrong.options == {"repetition_penalty": 1.1, "temperature": 1.0}
     assert wrong.ignored == ("top_k=many", "top_p=3.0")
+
+
+def test_an_end_that_the_vocabulary_lacks_is_no_token_to_forbid() -> None:
+    model = hw.build("gpt2", layers=1, width=8, heads=2, vocabulary=31, length=16, seed=1).eval()
+    assert model.config.special.end == (50256,)
+    assert len(hw.generate(model, [5, 7], min_new_tokens=3, max_new_tokens=4).tokens) == 4
