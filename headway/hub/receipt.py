@@ -44,6 +44,7 @@ class Receipt:
     name: str = ""  # of a model of a hub, with its commit
     stored: str = ""  # the dtype in the file, where the numbers have become another
     generation_defaults: GenerationDefaults | None = None  # settings of decoding that the directory suggests
+    adapter: str = ""  # what was added to the weights
 
     def __str__(self) -> str:
         """One line.
@@ -62,6 +63,8 @@ class Receipt:
         )
 
     def _more(self) -> Iterator[str]:
+        if self.adapter:
+            yield self.adapter
         if self.verified:
             yield f"verified by hash: {', '.join(self.verified)}"
         if self.unverified:
