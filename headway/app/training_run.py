@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -286,6 +287,8 @@ def samples(work: TrainingSetup, row: dict[str, Any]) -> Iterator[dict[str, Any]
         return
     if work.config.task == "language" and work.config.samples:
         yield from _continued(work)
+    if work.config.task == "instruct" and work.config.samples:
+        yield from _instructed(work)
     if work.config.task == "seq2seq":
         row |= _scores(work)
         yield from _translated(work, work.config.samples)
@@ -307,6 +310,18 @@ def _continued(work: TrainingSetup) -> Iterator[dict[str, Any]]:
     ]
     for prompt, found in zip(prompts, generate(work.model, requests, tokenizer=work.tokenizer), strict=True):
         yield {"prompt": _text(work, prompt), "text": found.text}
+
+
+def _instructed(work: TrainingSetup) -> Iterator[dict[str, Any]]:
+    """Held-out instructions with the likeliest answer, and the one that was wanted."""
+    inputs = _some(work, work.config.samples)
+    for tokens, targets in zip(inputs["tokens"].tolist(), inputs["targets"].tolist(), strict=True):
+        first = next(place for place, target in enumerate(targets) if target != IGNORED)
+        wanted = list(takewhile(lambda target: target != IGNORED, targets[first:]))
+        prompt, room = tuple(tokens[: first + 1]), min(TOKENS, work.model.config.length - first - 1)
+        if room > 0:
+            found = generate(work.model, [Request(prompt=prompt, max_new_tokens=room)], tokenizer=work.tokenizer)
+            yield {"prompt": _text(work, prompt), "text": found[0].text, "wanted": _text(work, wanted)}
 
 
 def _translated(work: TrainingSetup, count: int) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from headway.config.size_limits import SIZE, VOCABULARY, check_size
 OBJECTIVES = ("words", "adjacent", "inverted", "inference")  # of the task `masked`
 LORA_MAPS = ("query", "key", "value", "out", "gate", "up", "down")  # linear maps of attention and feed-forward
 
-Task = Literal["language", "masked", "seq2seq", "classify", "images", "embed"]
+Task = Literal["language", "instruct", "masked", "seq2seq", "classify", "images", "embed"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1, le=SIZE)]
@@ -61,6 +61,12 @@ class DataConfig(_Documented):
     """Column of the second."""
     paired: bool = False
     """Classify two texts of a row together (columns first and second) instead of one."""
+    messages: str = "messages"
+    """Column of the messages of a conversation (instruct)."""
+    prompt: str = "prompt"
+    """Column of an instruction, where there are no messages."""
+    response: str = "response"
+    """Column of its answer."""
     pairs: tuple[str, ...] = ()
     """Labelled pairs (columns first, second and label) for the objective `inference`."""
     cut: bool = False
@@ -225,7 +231,8 @@ class TrainConfig(_Documented):
     """A whole run. `batch` counts the examples of one optimiser step, over all processes and accumulated parts."""
 
     task: Task = "language"
-    """What to train: a language model, masked words, translation, classes of texts or images, sentence vectors."""
+    """What to train: a language model, answers to instructions, masked words, translation, classes of texts or images,
+    sentence vectors."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelChoice = ModelChoice()

@@ -98,7 +98,7 @@ class TestLora:
             (["--model.start", "BASE", "--lora.rank", "2", "--freeze", "embeddings"], "leave freeze embeddings out"),
             (
                 ["--model.start", "BASE", "--lora.rank", "2", "--task", "classify"],
-                "tasks language and seq2seq, not cla",
+                "tasks language, instruct, seq2seq, not cla",
             ),
             (["--model.start", "BASE", "--lora.rank", "2", "--optim.kind", "muon"], "trained by adamw, not by muon"),
             (["--model.start", "RUN", "--lora.rank", "2"], "is an adapter already"),
@@ -123,3 +123,19 @@ class TestFrozen:
         assert moved == {name for name in before if name.startswith(("stack.blocks.1", "stack.norm"))}
         kept = load_file(tmp_path / "run" / "checkpoints" / "step-00000006" / "part-0000-of-0001.safetensors")
         assert not [name for name in kept if "blocks.0" in name or "tokens" in name]
+
+
+class TestInstruct:
+    def test_answers_are_learnt_with_adapters(self, place: Path, tmp_path: Path, capsys) -> None:
+        chance = random.Random(1)
+        rows = [{"prompt": chance.choice(WORDS), "response": chance.choice(WORDS)} for _ in range(30)]
+        file = tmp_path / "pairs.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        trained(
+            capsys, file, "--task", "instruct", "--model.start", place / "base", *QUICK, "--lora.rank", "2",
+            "--data.cut", "--out", tmp_path / "run",
+        )  # fmt: skip
+        said = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+        sample = next(row for row in said if row["kind"] == "sample")
+        assert any(sample["prompt"] == row["prompt"] for row in rows) and "wanted" in sample
+        assert all(row["accuracy"] >= 0 for row in said if row["kind"] == "validation")

@@ -21,6 +21,7 @@ from headway.training.objectives import TrainingSetup
 # Imported when it is asked for: a task reads what its models need.
 TASKS = {
     "language": ("headway.training.tasks.language", "prepare_language"),
+    "instruct": ("headway.training.tasks.language", "prepare_instruct"),
     "seq2seq": ("headway.training.tasks.language", "prepare_seq2seq"),
     "masked": ("headway.training.tasks.encoder", "prepare_masked"),
     "classify": ("headway.training.tasks.encoder", "prepare_classify"),
@@ -92,7 +93,7 @@ def check_choice(config: TrainConfig) -> None:
         raise ValueError(f"patience {config.patience} needs held-out data: give data.validation or data.held")
 
 
-LORA_TASKS = ("language", "seq2seq")
+LORA_TASKS = ("language", "instruct", "seq2seq")
 
 
 def _check_lora(config: TrainConfig) -> None:
@@ -107,7 +108,7 @@ def _check_lora(config: TrainConfig) -> None:
     if config.model.start is None:
         raise ValueError(f"lora.rank {lora.rank} is of adapters on a model that is there: name it with model.start")
     if config.task not in LORA_TASKS:
-        raise ValueError(f"adapters are for the tasks {' and '.join(LORA_TASKS)}, not {config.task}: leave lora out")
+        raise ValueError(f"adapters are for the tasks {', '.join(LORA_TASKS)}, not {config.task}: leave lora out")
     if parallel.tensor > 1 or parallel.kind != "ddp":
         raise ValueError("adapters are trained by processes that each have the whole model: leave parallel out")
     if config.optim.kind != "adamw":
