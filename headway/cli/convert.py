@@ -52,8 +52,8 @@ def convert(
     dtype
         Precision of the weights, for example bfloat16; as they are stored by default.
     merge
-        Of an adapter (a run with lora.rank, or a directory of the library peft's): write the model that it is made for
-        with the adapter added to its weights.
+        Write the model that an adapter (a run with lora.rank, or a directory of the library peft's) is made for, with
+        the adapter added to its weights.
     overwrite
         Replace the model that stands there; refused where other files lie beside it.
     json

@@ -91,7 +91,6 @@ FIRST = {
     "--model.layers": "--model.layers 6",
     "--model.width": "--model.width 384",
     "--model.heads": "--model.heads 6",
-    "--lora.rank": "--lora.rank 8",
     "--optim.kind": "--optim.kind muon",
     "--optim.rate": "--optim.rate 3e-4",
     "--schedule.warmup": "--schedule.warmup 200",

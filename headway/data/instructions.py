@@ -26,7 +26,7 @@ ANSWERS = "assistant"
 
 
 @dataclass(frozen=True)
-class Conversation:
+class Dialogue:
     """Messages, and the words for where they stand."""
 
     where: str
@@ -44,7 +44,7 @@ class Conversation:
         return (self.messages[0]["content"], self.messages[1]["content"]) if roles == ["user", ANSWERS] else None
 
 
-def conversations(data: DataConfig, places: Sequence[str]) -> Iterator[Conversation]:
+def conversations(data: DataConfig, places: Sequence[str]) -> Iterator[Dialogue]:
     """All conversations of the places."""
     for place in find_data(places):
         if place.file is None:
@@ -60,7 +60,7 @@ def conversations(data: DataConfig, places: Sequence[str]) -> Iterator[Conversat
                 yield _of_pair(one.fields["prompt"], one.fields["response"], one.where)
 
 
-def _of_json(line: str, where: str, data: DataConfig) -> Conversation:
+def _of_json(line: str, where: str, data: DataConfig) -> Dialogue:
     found = parse_json(line, where)
     if isinstance(found, dict) and data.messages in found:
         messages = found[data.messages]
@@ -70,21 +70,21 @@ def _of_json(line: str, where: str, data: DataConfig) -> Conversation:
             raise ValueError(f"{where}: {error}") from None
         if not any(one["role"] == ANSWERS for one in messages):
             raise ValueError(f"{where} has no message of the role {ANSWERS}, and so nothing to learn")
-        return Conversation(where, tuple(messages))
+        return Dialogue(where, tuple(messages))
     if isinstance(found, dict) and isinstance(found.get(data.prompt), str):
         return _of_pair(found[data.prompt], found.get(data.response), where)
     raise ValueError(f"{where} has neither {data.messages!r} nor {data.prompt!r} and {data.response!r}: say with "
                      "data.messages, data.prompt and data.response how they are called")  # fmt: skip
 
 
-def _of_pair(prompt: str, response: Any, where: str) -> Conversation:
+def _of_pair(prompt: str, response: Any, where: str) -> Dialogue:
     for name, text in (("prompt", prompt), ("response", response)):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(f"{where} has an empty {name}: fill it in, or leave the line out")
-    return Conversation(where, ({"role": "user", "content": prompt}, {"role": ANSWERS, "content": response}))
+    return Dialogue(where, ({"role": "user", "content": prompt}, {"role": ANSWERS, "content": response}))
 
 
-def encode_conversation(one: Conversation, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
+def encode_conversation(one: Dialogue, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
     """Tokens, and which of them an answer has: by the chat template, or without one a prompt and a response."""
     if tokenizer.chat_template is not None:
         return _templated(one, tokenizer)
@@ -97,7 +97,7 @@ def encode_conversation(one: Conversation, tokenizer: Tokenizer) -> tuple[list[i
     return prompt + answer, [False] * len(prompt) + [True] * len(answer)
 
 
-def _templated(one: Conversation, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
+def _templated(one: Dialogue, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
     spelled = SpelledOut.of(tokenizer.engine)
     inside = spelled.inside(list(one.messages))
     hidden = spelled if inside else None
@@ -115,7 +115,7 @@ def _templated(one: Conversation, tokenizer: Tokenizer) -> tuple[list[int], list
     return tokens, asked
 
 
-def _spans(one: Conversation, text: str, tokenizer: Tokenizer, hidden: SpelledOut | None) -> Iterator[tuple[int, int]]:
+def _spans(one: Dialogue, text: str, tokenizer: Tokenizer, hidden: SpelledOut | None) -> Iterator[tuple[int, int]]:
     """From where to where answers stand: what the template writes after the beginning of the assistant's turn."""
     for number, message in enumerate(one.messages):
         if message["role"] != ANSWERS:
@@ -137,7 +137,7 @@ class Instructions:
 
     def __init__(
         self,
-        found: Sequence[Conversation],
+        found: Sequence[Dialogue],
         tokenizer: Tokenizer,
         *,
         length: int,
@@ -152,7 +152,7 @@ class Instructions:
         self._pad = 0 if tokenizer.pad is None else tokenizer.pad
 
     @staticmethod
-    def _row(one: Conversation, tokenizer: Tokenizer, length: int, cut: bool) -> tuple[list[int], list[bool]]:
+    def _row(one: Dialogue, tokenizer: Tokenizer, length: int, cut: bool) -> tuple[list[int], list[bool]]:
         tokens, asked = encode_conversation(one, tokenizer)
         if len(tokens) > length + 1 and not cut:
             raise ValueError(

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from headway.config.train import DataConfig
 from headway.data.batch import IGNORED
-from headway.data.instructions import Conversation, Instructions, conversations, encode_conversation
+from headway.data.instructions import Dialogue, Instructions, conversations, encode_conversation
 from headway.data.tokenizer import Tokenizer
 
 TURN = "<|start|>{{ m.role }}\n{{ m.content }}<|stop|>\n"
@@ -39,7 +39,7 @@ def tokenizer(template: str | None) -> Tokenizer:
 
 
 def asked_text(words: Tokenizer, messages=TURNS) -> str:
-    tokens, asked = encode_conversation(Conversation("line 1", messages), words)
+    tokens, asked = encode_conversation(Dialogue("line 1", messages), words)
     return words.decode([token for token, one in zip(tokens, asked, strict=True) if one], special=True)
 
 
@@ -54,14 +54,14 @@ def test_beside_transformers() -> None:
     found = theirs.apply_chat_template(
         list(TURNS), tokenize=True, return_dict=True, return_assistant_tokens_mask=True, add_generation_prompt=False
     )
-    tokens, asked = encode_conversation(Conversation("line 1", TURNS), words)
+    tokens, asked = encode_conversation(Dialogue("line 1", TURNS), words)
     assert tokens == found["input_ids"]
     assert [int(one) for one in asked] == found["assistant_masks"]
 
 
 def test_before_an_answer_stands_what_the_model_is_given_when_it_generates() -> None:
     words = tokenizer(PLAIN)
-    tokens, asked = encode_conversation(Conversation("line 1", TURNS), words)
+    tokens, asked = encode_conversation(Dialogue("line 1", TURNS), words)
     given = words.apply_chat_template(TURNS[:2])
     assert tokens[: len(given)] == given and asked.index(True) == len(given)
 
@@ -69,7 +69,7 @@ def test_before_an_answer_stands_what_the_model_is_given_when_it_generates() -> 
 def test_a_special_token_in_a_message_is_text() -> None:
     words = tokenizer(PLAIN)
     messages = ({"role": "user", "content": "say <|stop|>"}, {"role": "assistant", "content": "<|stop|>"})
-    tokens, asked = encode_conversation(Conversation("line 1", messages), words)
+    tokens, asked = encode_conversation(Dialogue("line 1", messages), words)
     stop = words.engine.token_to_id("<|stop|>")
     assert tokens.count(stop) == 2
     assert words.decode([t for t, one in zip(tokens, asked, strict=True) if one], special=True) == "<|stop|><|stop|>\n"
@@ -80,13 +80,13 @@ def test_without_a_template_a_prompt_and_a_response() -> None:
     pair = ({"role": "user", "content": "2 + 3 = "}, {"role": "assistant", "content": "5"})
     assert asked_text(words, pair) == "5<|stop|>"
     with pytest.raises(ValueError, match="no chat template that would write them"):
-        encode_conversation(Conversation("line 1", TURNS), words)
+        encode_conversation(Dialogue("line 1", TURNS), words)
 
 
 def test_targets_are_answers_alone_and_padding_is_none() -> None:
     words = tokenizer(PLAIN)
-    short = Conversation("line 2", TURNS[:3])
-    examples = Instructions([Conversation("line 1", TURNS), short], words, length=200)
+    short = Dialogue("line 2", TURNS[:3])
+    examples = Instructions([Dialogue("line 1", TURNS), short], words, length=200)
     batch = examples.batch(np.array([0, 1]), np.array([0, 1]))
     targets = batch.inputs["targets"]
     for row, one in enumerate((TURNS, TURNS[:3])):
@@ -100,7 +100,7 @@ def test_targets_are_answers_alone_and_padding_is_none() -> None:
 
 class TestFiles:
     @staticmethod
-    def read(place: Path, *rows: object, name: str = "data.jsonl", **data: str) -> list[Conversation]:
+    def read(place: Path, *rows: object, name: str = "data.jsonl", **data: str) -> list[Dialogue]:
         file = place / name
         file.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
         return list(conversations(DataConfig(**data), [str(file)]))
@@ -126,7 +126,7 @@ class TestFiles:
             self.read(tmp_path, row)
 
     def test_what_is_too_long_is_cut_or_refused(self) -> None:
-        words, one = tokenizer(PLAIN), Conversation("line 3", TURNS)
+        words, one = tokenizer(PLAIN), Dialogue("line 3", TURNS)
         with pytest.raises(ValueError, match=r"the conversation of line 3 has .* tokens, and the length is 61"):
             Instructions([one], words, length=61)
         assert Instructions([one], words, length=61, cut=True).sizes.tolist() == [62]
@@ -136,6 +136,6 @@ class TestFiles:
     def test_a_template_that_changes_what_it_has_written_is_refused(self) -> None:
         changing = "{{ messages | length }}" + PLAIN
         with pytest.raises(ValueError, match="mark answers in it by"):
-            encode_conversation(Conversation("line 1", TURNS), tokenizer(changing))
+            encode_conversation(Dialogue("line 1", TURNS), tokenizer(changing))
         with pytest.raises(ValueError, match="begins with the assistant"):
-            encode_conversation(Conversation("line 1", TURNS[2:]), tokenizer(PLAIN))
+            encode_conversation(Dialogue("line 1", TURNS[2:]), tokenizer(PLAIN))

@@ -16,6 +16,7 @@ from headway.models import parameters
 from headway.models.lora import add_lora, trainable
 from headway.presets.sized import CHANGES
 from headway.training.freeze import freeze, frozen_hash
+from headway.training.notes import settings_without_effect
 from headway.training.objectives import TrainingSetup
 
 # Imported when it is asked for: a task reads what its models need.
@@ -52,6 +53,8 @@ def prepare(config: TrainConfig, place: RunFiles, say: Say = print) -> TrainingS
     freeze(work.model, config.freeze)
     if (count := trainable(work.model)) < (all_of_them := parameters(work.model)):
         say(f"trains {count:,} of {all_of_them:,} parameters; the others are frozen")
+    for note in settings_without_effect(work):
+        say(note)
     return replace(work, identity=_identity(work, config.data))
 
 

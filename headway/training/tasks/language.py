@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from headway.config.run_files import RunFiles
 from headway.config.text import ModuleConfig
 from headway.config.train import TrainConfig
-from headway.data.instructions import Conversation, Instructions, conversations
+from headway.data.instructions import Dialogue, Instructions, conversations
 from headway.data.labelled import hold_out
 from headway.data.paths import fingerprint
 from headway.data.shard_writer import TokenizingProgress, build
@@ -74,7 +74,7 @@ def prepare_instruct(config: TrainConfig, place: RunFiles, say: Say) -> Training
         else start.model.config
     )
 
-    def made(found: list[Conversation]) -> Instructions:
+    def made(found: list[Dialogue]) -> Instructions:
         return Instructions(found, tokenizer, length=min(config.length, wanted.length), cut=d.cut)
 
     if d.validation or not d.held:
