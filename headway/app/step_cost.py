@@ -120,8 +120,8 @@ def _real(keep: Tensor) -> tuple[int, ...]:
 
 
 SIZES: dict[str, Callable[[Inputs], dict[str, Any]]] = {
-    "language": _language, "masked": _masked, "classify": _classify, "seq2seq": _seq2seq, "images": _images,
-    "embed": _embed,
+    "language": _language, "instruct": _language, "masked": _masked, "classify": _classify, "seq2seq": _seq2seq,
+    "images": _images, "embed": _embed,
 }  # fmt: skip
 
 

@@ -139,6 +139,8 @@ class RunPrice:
 
 def price_run(work: TrainingSetup, world: World, *, done: int = 0) -> RunPrice:
     """Of a run that has taken `done` steps; times where the machine was measured."""
+    if not all(one.requires_grad for one in work.model.parameters()):
+        raise ValueError("a step of which parts of the model are frozen has none yet")
     c, notes = work.config, list(_notes(work, world))
     machine, why = stored() if world.device.type == "cpu" and world.tensor_size == 1 else (None, "")
     setting, tokens = typical(work, world)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,11 +27,15 @@ from headway.config.train import TrainConfig
 from headway.data.batch import IGNORED
 from headway.data.hashes import BackgroundCheck
 from headway.data.loader import check_shares
+from headway.data.publish import replacing
 from headway.data.tokenizer import Tokenizer
 from headway.decoding import Request, generate
 from headway.hub import save
+from headway.hub.adapter import write_adapter
+from headway.hub.hashes import write_hashes
 from headway.hub.parts import parts_of
 from headway.models import build, parameters
+from headway.models.lora import trainable
 from headway.training import checkpoint
 from headway.training.distributed import World, join, machine
 from headway.training.loop import TrainingEvent, TrainingLoop
@@ -62,7 +67,7 @@ def run(
 
     def prepared() -> TrainingSetup:
         if not resume and start is not None:
-            save(start, place.start, tokenizer=tokenizer, layout="headway")
+            _save_start(start, place, tokenizer, adapters=config.lora.rank > 0)
         if not resume and tokenizer is not None:
             save_whole(tokenizer, place.tokenizer)
         return prepare(config, place, say)
@@ -87,6 +92,18 @@ def run(
         for note in run.notes:
             say(note)
         return _follow(run, work, place, world, board, TrainingCost(run, work, place, say))
+
+
+def _save_start(start: Any, place: RunFiles, tokenizer: Tokenizer | None, *, adapters: bool) -> None:
+    """In headway's own layout, which says every option; adapters are named after the family's, where that says all."""
+    dropout = any(block.dropout for stack in stacks_of(start.config).values() for block in stack.pattern)
+    if adapters and not dropout:
+        try:
+            save(start, place.start, tokenizer=tokenizer)
+            return
+        except ValueError:  # the family has no word for this model
+            pass
+    save(start, place.start, tokenizer=tokenizer, layout="headway")
 
 
 @dataclass(frozen=True)
@@ -128,7 +145,7 @@ def check_fits(work: TrainingSetup, processes: int) -> None:
     """
     config = work.config
     if processes == 1:
-        check_room(parameters(work.model), 12, "what AdamW keeps beside the weights", "parameters")
+        check_room(trainable(work.model), 12, "what AdamW keeps beside the weights", "parameters")
     wide = sum(stack.layers * stack.block.width for stack in stacks_of(work.model.config).values())
     length = config.length if config.task == "language" else 1  # other examples may be shorter than the longest
     part = -(-config.batch // (config.accumulate * processes))
@@ -198,10 +215,24 @@ def export(run: TrainingLoop, work: TrainingSetup, place: RunFiles) -> None:
     with training.averaged():
         weights = None if run.world.size == 1 else whole(training.learner.model)
         if run.world.first:
+            if work.config.lora.rank:
+                _export_adapter(work, place)
+                return
             model = work.model if weights is None else _filled(work, weights)
             kept = save(model.eval(), place.model, tokenizer=work.tokenizer, overwrite=place.model.exists())
             if str(kept):
                 _say(f"of {model.origin.title}: {kept}")
+
+
+def _export_adapter(work: TrainingSetup, place: RunFiles) -> None:
+    """The adapters alone, in the layout of the library peft, and the tokenizer beside them."""
+    start = str(work.config.model.start)
+    base = Path(start).expanduser()
+    with replacing(place.model) as whole:
+        write_adapter(work.model.eval(), work.config.lora, whole, str(base.resolve()) if base.exists() else start)
+        if work.tokenizer is not None:
+            work.tokenizer.save(whole)
+        write_hashes(whole)
 
 
 def _filled(work: TrainingSetup, weights: dict[str, Any]) -> Any:
@@ -256,6 +287,8 @@ def samples(work: TrainingSetup, row: dict[str, Any]) -> Iterator[dict[str, Any]
         return
     if work.config.task == "language" and work.config.samples:
         yield from _continued(work)
+    if work.config.task == "instruct" and work.config.samples:
+        yield from _instructed(work)
     if work.config.task == "seq2seq":
         row |= _scores(work)
         yield from _translated(work, work.config.samples)
@@ -277,6 +310,18 @@ def _continued(work: TrainingSetup) -> Iterator[dict[str, Any]]:
     ]
     for prompt, found in zip(prompts, generate(work.model, requests, tokenizer=work.tokenizer), strict=True):
         yield {"prompt": _text(work, prompt), "text": found.text}
+
+
+def _instructed(work: TrainingSetup) -> Iterator[dict[str, Any]]:
+    """Held-out instructions with the likeliest answer, and the one that was wanted."""
+    inputs = _some(work, work.config.samples)
+    for tokens, targets in zip(inputs["tokens"].tolist(), inputs["targets"].tolist(), strict=True):
+        first = next(place for place, target in enumerate(targets) if target != IGNORED)
+        wanted = list(takewhile(lambda target: target != IGNORED, targets[first:]))
+        prompt, room = tuple(tokens[: first + 1]), min(TOKENS, work.model.config.length - first - 1)
+        if room > 0:
+            found = generate(work.model, [Request(prompt=prompt, max_new_tokens=room)], tokenizer=work.tokenizer)
+            yield {"prompt": _text(work, prompt), "text": found[0].text, "wanted": _text(work, wanted)}
 
 
 def _translated(work: TrainingSetup, count: int) -> Iterator[dict[str, Any]]:

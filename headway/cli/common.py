@@ -64,15 +64,21 @@ def readable(file: Path) -> None:
 
 
 def load_model(
-    name: str, dtype: str | None, weights: str | None, beam: int | None, check: Callable[[str, str], None]
+    name: str,
+    dtype: str | None,
+    weights: str | None,
+    beam: int | None,
+    check: Callable[[str, str], None],
+    adapter: str | None = None,
 ) -> "Loaded":
     """A model for text: a run, a directory, or what a function makes with its tokenizer; `check` gets name and kind."""
     from headway.hub import load, target
 
     found = target.resolve(name)
-    if isinstance(found, target.Function):
+    if isinstance(found, target.Function) and adapter is None:
         return _made_model(found, dtype, weights, check)
-    return load(model_directory(target.directory(name), beam, check), dtype=dtype, weights=weights)
+    place = model_directory(target.directory(name), beam, check)
+    return load(place, dtype=dtype, weights=weights, adapter=adapter)
 
 
 def _made_model(found: Any, dtype: str | None, weights: str | None, check: Callable[[str, str], None]) -> "Loaded":
@@ -98,7 +104,7 @@ def model_directory(found: Any, beam: int | None, check: Callable[[str, str], No
 
     path, config = found.path, found.config
     check(str(path), config.kind)
-    if Tokenizer.read(path) is None:
+    if Tokenizer.read(path) is None and (found.base is found or Tokenizer.read(found.base.path) is None):
         raise ValueError(f"{path} has no tokenizer: add tokenizer.json, or vocab.json with merges.txt")
     words = config.outputs if config.kind == "seq2seq" else config.vocabulary
     if beam is not None and beam > words:

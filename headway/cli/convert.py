@@ -23,6 +23,7 @@ def convert(
     out: Annotated[str | None, Parameter(alias="-o")] = None,
     dtype: Dtype | None = None,
     weights: Weights = None,
+    merge: Annotated[bool, Parameter(negative="")] = False,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -37,17 +38,22 @@ def convert(
         headway convert runs/book --out book-float16 --dtype float16 --json
         headway convert my-model my-model-int8 --weights int8
         headway convert model.gguf my-model
+        headway convert runs/tuned my-tuned-model --merge
 
     Parameters
     ----------
     source
-        A run, a directory with config.json and model.safetensors (or shards and their index), or a GGUF file.
+        A run, a directory with config.json and model.safetensors (or shards and their index), a GGUF file, or an
+        adapter.
     destination
         Where to write; it must not exist, or be empty, and lies outside the source.
     out
         The same as DESTINATION.
     dtype
         Precision of the weights, for example bfloat16; as they are stored by default.
+    merge
+        Write the model that an adapter (a run with lora.rank, or a directory of the library peft's) is made for, with
+        the adapter added to its weights.
     overwrite
         Replace the model that stands there; refused where other files lie beside it.
     json
@@ -57,12 +63,19 @@ def convert(
         raise ValueError("name one place to write to: headway convert SOURCE DESTINATION, or --out DESTINATION")
     place_to_write = destination if out is None else out
     assert place_to_write is not None
-    _convert(source, place_to_write, dtype, weights, overwrite=overwrite, json=json)
+    _convert(source, place_to_write, dtype, weights, merge=merge, overwrite=overwrite, json=json)
     return 0
 
 
 def _convert(
-    source: str, destination: str, dtype: str | None, weights: str | None, *, overwrite: bool, json: bool
+    source: str,
+    destination: str,
+    dtype: str | None,
+    weights: str | None,
+    *,
+    merge: bool,
+    overwrite: bool,
+    json: bool,
 ) -> None:
     # torch takes seconds to import, and --help must not wait for it
     import headway
@@ -71,6 +84,7 @@ def _convert(
     from headway.models import parameters
 
     place = directory(source).path
+    _check_merge(source, place, merge)
     if destination:  # pathlib takes an empty path for the directory one is in
         _check_apart(place, Path(destination))
     check_place(destination, overwrite, how="add --overwrite")
@@ -103,11 +117,21 @@ def stored(directory: Path) -> str:
     from headway.hub.store import FLOATS, Store
     from headway.hub.target import Directory
 
-    if Directory(directory).gguf:
+    if (place := Directory(directory).base).gguf:
         return "float32"
-    with Store(Directory(directory).folder) as store:
+    with Store(place.folder) as store:
         kinds = {header.dtype for header in store.headers.values()}
     return next((str(FLOATS[kind]).removeprefix("torch.") for kind in FLOATS if kind in kinds), "float32")
+
+
+def _check_merge(source: str, place: Path, merge: bool) -> None:
+    """An adapter becomes part of a model only where that is asked for."""
+    from headway.hub.adapter import is_adapter
+
+    if is_adapter(place) and not merge:
+        raise ValueError(f"{source} is an adapter: --merge writes the model that it is made for with it added")
+    if merge and not is_adapter(place):
+        raise ValueError(f"{source} is no adapter, and there is nothing to merge: leave --merge out")
 
 
 def _check_apart(source: Path, destination: Path) -> None:

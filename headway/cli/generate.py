@@ -115,6 +115,7 @@ def generate(
     ignore_defaults: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
     weights: Weights = None,
+    adapter: str | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     force: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -131,6 +132,7 @@ def generate(
         headway generate gpt2/ --prompt "Once upon a time" --max-new-tokens 50
         headway generate gpt2/ --prompt Yes --prompt No --temperature 0.8 --n 3
         headway generate HuggingFaceTB/SmolLM2-135M-Instruct --chat
+        headway generate models/smollm2 --adapter runs/tuned --prompt "Hello"
         echo "Guten Morgen" | headway generate opus-mt-de-en/ --beam 4 --json
 
     Parameters
@@ -152,6 +154,8 @@ def generate(
         Do not follow what the model's generation_config.json suggests for options that are not given.
     dtype
         Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
+    adapter
+        Add an adapter to the weights: a run with lora.rank, or a directory in the layout of the library peft.
     json
         One list with texts, tokens and why each ended, at the end.
     force
@@ -159,7 +163,7 @@ def generate(
     """
     _check(choosing, chatting, prompt, beam, n, json=json)
     options = {"past_length": past_length, "ignore_defaults": ignore_defaults}
-    load = partial(load_model, directory, dtype, weights, beam, _generates)
+    load = partial(load_model, directory, dtype, weights, beam, _generates, adapter)
     if chatting.chat and prompt is None and chatting.messages is None and not json and sys.stdin and sys.stdin.isatty():
         return _talk(load, chatting.system, choosing.options(), options)
     prompts = _prompts(prompt or ["-"], chatting)

@@ -65,6 +65,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     "Data": ("--data.",),
     "Tokenizer": ("--tokenizer.",),
     "Model": ("--model.",),
+    "Adapters (LoRA) and frozen parts": ("--lora.", "--freeze"),
     "Optimiser": ("--optim.",),
     "Schedule of the learning rate": ("--schedule.",),
     "Evaluation": ("--evaluate-every", "--evaluate-batches", "--patience", "--samples", "--scored"),

@@ -66,7 +66,7 @@ class LanguageConfig(DecoderConfig):
 
     module = "headway.models.language:Language"
     writes = True
-    tasks = ("language",)
+    tasks = ("language", "instruct")
     measures = ("language",)
 
     kind: Literal["language"] = "language"

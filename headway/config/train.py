@@ -4,16 +4,17 @@
 100
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
 from headway.config.base import Frozen
 from headway.config.size_limits import SIZE, VOCABULARY, check_size
 
 OBJECTIVES = ("words", "adjacent", "inverted", "inference")  # of the task `masked`
+LORA_MAPS = ("query", "key", "value", "out", "gate", "up", "down")  # linear maps of attention and feed-forward
 
-Task = Literal["language", "masked", "seq2seq", "classify", "images", "embed"]
+Task = Literal["language", "instruct", "masked", "seq2seq", "classify", "images", "embed"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1, le=SIZE)]
@@ -60,6 +61,12 @@ class DataConfig(_Documented):
     """Column of the second."""
     paired: bool = False
     """Classify two texts of a row together (columns first and second) instead of one."""
+    messages: str = "messages"
+    """Column of the messages of a conversation (instruct)."""
+    prompt: str = "prompt"
+    """Column of an instruction, where there are no messages."""
+    response: str = "response"
+    """Column of its answer."""
     pairs: tuple[str, ...] = ()
     """Labelled pairs (columns first, second and label) for the objective `inference`."""
     cut: bool = False
@@ -147,6 +154,36 @@ class ModelChoice(_Documented):
     """How strongly the heads of a fresh BERT begin by attending to equal words and near positions; 0: not at all."""
 
 
+def _words(given: Any) -> Any:
+    """Words that are given one by one, or with commas between them."""
+    texts = (given,) if isinstance(given, str) else given
+    return tuple(word.strip() for text in texts for word in str(text).split(",") if word.strip())
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+
+
+class LoraConfig(_Documented):
+    """Low-rank adapters on a frozen model (LoRA, arXiv:2106.09685): y = x Wᵀ + (alpha / rank) x Aᵀ Bᵀ."""
+
+    rank: Annotated[int, Field(ge=0, le=SIZE)] = 0
+    """Train adapters of this rank instead of the weights (LoRA); 0: none."""
+    alpha: Rate = 16.0
+    """What the adapters give is multiplied by alpha / rank."""
+    dropout: Share = 0.0
+    """Dropout on what the adapters read."""
+    on: Words = ("query", "value")
+    """Linear maps that have adapters: query, key, value, out, gate, up, down; with commas between them."""
+
+    @field_validator("on")
+    @classmethod
+    def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if not given or set(given) - set(LORA_MAPS):
+            wrong = f"no map {min(set(given) - set(LORA_MAPS))!r}" if given else "no map at all"
+            raise ValueError(f"there is {wrong} for adapters; there are {', '.join(LORA_MAPS)}")
+        return tuple(name for name in LORA_MAPS if name in given)
+
+
 class OptimConfig(_Documented):
     """AdamW (arXiv:1711.05101), or Muon for the matrices of the blocks and AdamW for the rest."""
 
@@ -194,13 +231,17 @@ class TrainConfig(_Documented):
     """A whole run. `batch` counts the examples of one optimiser step, over all processes and accumulated parts."""
 
     task: Task = "language"
-    """What to train: a language model, masked words, translation, classes of texts or images, sentence vectors."""
+    """What to train: a language model, answers to instructions, masked words, translation, classes of texts or images,
+    sentence vectors."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelChoice = ModelChoice()
+    lora: LoraConfig = LoraConfig()
     optim: OptimConfig = OptimConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     parallel: ParallelConfig = ParallelConfig()
+    freeze: Words = ()
+    """Parts of the model that are not trained: embeddings, layers:0-3, encoder.layers:0-3; with commas between."""
     objectives: dict[str, Rate] = Field(default={"words": 1.0})
     """Weights of the objectives of task masked: words, adjacent, inverted, inference."""
     steps: Whole = 1000

@@ -36,13 +36,14 @@ BRACKETS = {
 # The special tokens of a task, in the order of their numbers.
 ROLES: dict[Task, dict[str, str]] = {
     "language": {"eos_token": "<|end|>"},
+    "instruct": {"eos_token": "<|end|>"},
     "seq2seq": {"pad_token": "<|pad|>", "bos_token": "<|start|>", "eos_token": "<|end|>"},
     "masked": BRACKETS,
     "classify": BRACKETS,
     "embed": BRACKETS,
 }
 NEEDED: dict[Task, tuple[str, ...]] = {
-    "language": ("end",), "seq2seq": ("pad", "end"), "masked": ("begin", "end", "pad", "mask"),
+    "language": ("end",), "instruct": ("end",), "seq2seq": ("pad", "end"), "masked": ("begin", "end", "pad", "mask"),
     "classify": ("begin", "end", "pad"), "embed": ("begin", "end"),
 }  # fmt: skip
 UNKNOWN = {"unk_token": "<unk>"}

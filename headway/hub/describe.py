@@ -82,6 +82,7 @@ def _on_disk(target: Target, model: nn.Module) -> tuple[dict[str, int] | None, t
     """Bytes by dtype, and what is wrong with them."""
     if not isinstance(target, Directory):
         return None, ()
+    target = target.base
     if target.gguf:
         return gguf_bytes(read_gguf(target.path)), ()
     if not target.weights:

@@ -17,7 +17,7 @@ HASHES = "hashes.json"
 MEANING = (
     "config.json", "generation_config.json", "tokenizer*.json", "vocab.*", "merges.txt", "special_tokens_map.json",
     "preprocessor_config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
-    "*.spm", "chat_template.jinja",
+    "*.spm", "chat_template.jinja", "adapter_*",
 )  # fmt: skip
 STEP = re.compile(r"\d+_[A-Z]\w*")  # 1_Pooling
 

@@ -14,12 +14,14 @@ from headway.config import Frozen
 from headway.config.file_errors import errors_of
 from headway.config.generation import GenerationDefaults, settings_of
 from headway.config.model import ModelConfig
+from headway.config.run_files import is_run
 from headway.config.weights import WeightsConfig, weights_config
 from headway.data.files import read_json, read_optional
 from headway.data.gguf_file import is_gguf, read_gguf
 from headway.data.shards import tokenizer_hash
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_gguf import unreadable
+from headway.hub.adapter import is_adapter, merge_adapter
 from headway.hub.carried_files import ModelOrigin
 from headway.hub.checks import (
     SCALES,
@@ -37,7 +39,7 @@ from headway.hub.gguf import gguf_card, load_gguf
 from headway.hub.hashes import verify
 from headway.hub.hub_id import snapshot_name
 from headway.hub.parts import part_names, parts_of
-from headway.hub.receipt import Hasher, ModelHash, Receipt, model_hash, nonfinite
+from headway.hub.receipt import Hasher, ModelHash, Receipt, hash_of, model_hash, nonfinite
 from headway.hub.safetensors_file import ALIGNMENT
 from headway.hub.sentence_modules import MODULES
 from headway.hub.store import FLOATS, Store, read_config, tensor_names
@@ -95,11 +97,12 @@ def open_model(
     weights: str | None = None,
     seed: int = 0,
     revision: str | None = None,
+    adapter: str | Path | None = None,
 ) -> OpenModel:
     """The model that a run, a directory, a preset or package.module:function means, in eval mode.
 
     What a preset configures has random weights; for what a function makes, torch's draws begin at the seed. weights
-    ("int8", "int4"): linear maps are stored in fewer bits.
+    ("int8", "int4"): linear maps are stored in fewer bits. An adapter is added to the weights before.
 
     >>> open_model("bare-block").notes
     ('The weights are random: a preset has none of its own.',)
@@ -107,9 +110,11 @@ def open_model(
     scheme = None if weights is None else weights_config(weights)
     found = resolve(target, weights=True, revision=revision)
     if isinstance(found, Directory):
-        model, tokenizer, receipt = load_directory(found.path, dtype=dtype)
+        model, tokenizer, receipt = load_directory(found.path, dtype=dtype, adapter=adapter)
         notes = (f"Weights that are {receipt.warning}.",) if receipt.warning else ()
         opened = OpenModel(model, str(target), "loaded", tokenizer, receipt=receipt, target=found, notes=notes)
+    elif adapter is not None:
+        raise ValueError(f"an adapter is added to weights on disk, and {target} has none: name a run or a directory")
     else:
         opened = make_model(found, dtype=dtype, seed=seed)
     return opened if scheme is None else _quantized(opened, scheme)
@@ -160,6 +165,7 @@ def load(
     weights: str | None = None,
     seed: int = 0,
     revision: str | None = None,
+    adapter: str | Path | None = None,
 ) -> Loaded:
     """A model with its tokenizer: from a run, a directory, the name of a preset, package.module:function, or org/name.
 
@@ -167,9 +173,11 @@ def load(
 
     Without `dtype` in the one that it is stored in (float16 becomes float32: on a CPU its products are many times
     slower). A preset has sizes and no weights: they are drawn from `seed`, with a warning. weights="int8" or "int4"
-    stores the linear maps in fewer bits; a model that was saved so is loaded so.
+    stores the linear maps in fewer bits; a model that was saved so is loaded so. `adapter` is a directory of the
+    library peft's, or a run with lora.rank, and is added to the weights: W + (alpha / rank) B A, rounded once. An
+    adapter as the target stands for the model that it names with itself added.
     """
-    found = open_model(target, dtype=dtype, weights=weights, seed=seed, revision=revision)
+    found = open_model(target, dtype=dtype, weights=weights, seed=seed, revision=revision, adapter=adapter)
     if not (found.beside is None or isinstance(found.beside, Tokenizer)):
         raise ValueError(
             f"{target} gives a {type(found.beside).__name__} beside its model: a model, or a model and its tokenizer "
@@ -197,8 +205,17 @@ def called(model: Any) -> str:
     return str(model) if isinstance(model, str | Path) else "this"
 
 
-def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) -> Loaded:
-    """The model of a directory, with the steps behind it where it is a sentence encoder's, or of a GGUF file."""
+def load_directory(
+    path: str | Path, *, dtype: torch.dtype | str | None = None, adapter: str | Path | None = None
+) -> Loaded:
+    """The model of a directory, with the steps behind it where it is a sentence encoder's, or of a GGUF file.
+
+    With an adapter, or of one, the model with the adapter added.
+    """
+    if adapter is not None:
+        return _adapted(load_directory(path, dtype=dtype), directory_of_adapter(adapter))
+    if is_adapter(path):
+        return _adapted(load_directory(Directory(Path(path)).base.path, dtype=dtype), Path(path))
     if is_gguf(Path(path)):
         return _load_gguf(Path(path), dtype)
     if (Path(path) / MODULES).is_file():
@@ -220,6 +237,33 @@ def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) 
             unverified=(*receipt.unverified, *unverified),
         )
     )
+
+
+def directory_of_adapter(adapter: str | Path) -> Path:
+    """Where an adapter is: the directory itself, or that of a run."""
+    place = Path(adapter).expanduser()
+    place = place / "model" if is_run(place) else place
+    if not is_adapter(place):
+        raise ValueError(f"{adapter} is no adapter: a run with lora.rank, or a directory with adapter_config.json")
+    return place
+
+
+def _adapted(found: Loaded, place: Path) -> Loaded:
+    """A model with an adapter added, and what the receipt says of it; its tokenizer comes before the model's."""
+    merged = merge_adapter(found.model, place)
+    model, tokenizer = found.model, Tokenizer.read(place) or found.tokenizer
+    words = "" if tokenizer is None else tokenizer_hash(tokenizer)
+    digest, (verified, unverified) = hash_of(model), verify(place)
+    model.tokenizer = tokenizer
+    model.origin = replace(model.origin, trained=True)
+    receipt = replace(
+        found.receipt,
+        hashes=ModelHash(digest, partial(model_hash, config=model.config, words=words)),
+        adapter=str(merged),
+        verified=tuple(dict.fromkeys((*found.receipt.verified, *verified))),
+        unverified=tuple(dict.fromkeys((*found.receipt.unverified, *unverified))),
+    )
+    return Loaded(model, tokenizer, receipt)
 
 
 def _load_gguf(path: Path, dtype: torch.dtype | str | None) -> Loaded:

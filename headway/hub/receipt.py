@@ -87,6 +87,7 @@ class Receipt:
     stored: str = ""  # the dtype in the file, where the numbers have become another
     pooling: str = ""  # how a text becomes one vector, where the directory does not say it
     generation_defaults: GenerationDefaults | None = None  # settings of decoding that the directory suggests
+    adapter: str = ""  # what was added to the weights
 
     def __str__(self) -> str:
         """One line.
@@ -105,6 +106,8 @@ class Receipt:
         )
 
     def _more(self) -> Iterator[str]:
+        if self.adapter:
+            yield self.adapter
         if self.verified:
             yield f"verified by hash: {', '.join(self.verified)}"
         if self.unverified:

@@ -27,6 +27,7 @@ from headway.config.run_files import is_run
 from headway.config.text import SentenceConfig
 from headway.data.gguf_file import is_gguf, read_gguf
 from headway.data.publish import bring_back
+from headway.hub.adapter import base_of, is_adapter
 from headway.hub.checks import check_depth
 from headway.hub.family import family_of
 from headway.hub.gguf import gguf_config
@@ -50,8 +51,8 @@ class Preset:
 
 @dataclass(frozen=True)
 class Directory:
-    """A model on disk: a config.json and weights, a sentence encoder's modules.json and a folder for each step, or a
-    GGUF file.
+    """A model on disk: a config.json and weights, a sentence encoder's modules.json and a folder for each step, a GGUF
+    file, or an adapter, which stands for the model that it is made for with the adapter added.
 
     `run` is the run whose model it is.
     """
@@ -60,14 +61,30 @@ class Directory:
     run: Path | None = None
 
     @cached_property
+    def base(self) -> "Directory":
+        """Of an adapter the model that it is made for; of a model itself."""
+        if not is_adapter(self.path):
+            return self
+        name = base_of(self.path)
+        try:
+            return directory(name).base
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path} is an adapter of {name}, which is not here ({error}): name the model, and --adapter "
+                f"{self.path}"
+            ) from None
+
+    @cached_property
     def steps(self) -> dict[str, Path]:
         """The folders with a configuration of their own; Transformer is the model's."""
+        if self.base is not self:
+            return self.base.steps
         return read_steps(self.path) if (self.path / MODULES).is_file() else {"Transformer": self.path}
 
     @property
     def gguf(self) -> bool:
-        """Whether it is one GGUF file."""
-        return is_gguf(self.path)
+        """Whether its weights are in one GGUF file."""
+        return is_gguf(self.base.path)
 
     @property
     def folder(self) -> Path:
@@ -82,6 +99,8 @@ class Directory:
     @cached_property
     def config(self) -> Any:
         """What the directory says of itself, in our words; no tensor is read."""
+        if self.base is not self:
+            return self.base.config
         if self.gguf:
             return gguf_config(read_gguf(self.path))
         inner = self._inner()
@@ -113,7 +132,7 @@ class Directory:
 
 def is_model(path: Path) -> bool:
     """Whether a path is a directory, or a GGUF file, that says what its tensors mean."""
-    return (path / "config.json").is_file() or (path / MODULES).is_file() or is_gguf(path)
+    return (path / "config.json").is_file() or (path / MODULES).is_file() or is_gguf(path) or is_adapter(path)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,9 @@ class TrainingLoop:
             checkpoint.forget_after(self.place.checkpoints, found.path)
         yield f"goes on after step {self.training.facts.step:,}, from {found.path.name}"
         if self.training.facts.data != self.training.work.identity:
-            yield "not the run that was saved: its data or tokenizer has changed since"
+            frozen = not all(one.requires_grad for one in self.training.learner.parameters())
+            what = "data, tokenizer or frozen weights have" if frozen else "data or tokenizer has"
+            yield f"not the run that was saved: its {what} changed since"
 
     def events(self) -> Iterator[TrainingEvent]:
         """Until the last step, a signal, an early end, a loss that is no number, or data or memory that is gone.

@@ -97,7 +97,7 @@ class Trainer:
         self.module = parallelize(self.learner, world, c.parallel)
         if c.compile:
             self.module.compile()
-        named = list(model.named_parameters())
+        named = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
         rows = {name: tuple(parts.values()) for name, parts in part_names(model).items()}
         self.optimizer = Optimizer(named, c.optim, master=c.dtype == "bfloat16", rows=rows)
         self.average = WeightAverage(named, c.optim.average) if c.optim.average else None
@@ -153,12 +153,13 @@ class Trainer:
         return nullcontext() if self.average is None else self.average.swapped()
 
     def tensors(self) -> dict[str, Share]:
-        """What a checkpoint keeps, alive: loading writes into these.
+        """What a checkpoint keeps, alive: loading writes into these. What is frozen is read from where it came from.
 
         Of a map that makes queries, keys and values at once each is kept for itself, as processes may share its heads.
         """
         model = self.learner.model
-        found = {f"model/{name}": tensor.detach() for name, tensor in model.named_parameters()}
+        learnt = ((name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad)
+        found = {f"model/{name}": tensor.detach() for name, tensor in learnt}
         found |= {f"model/{name}": tensor for name, tensor in model.named_buffers()}
         found |= {f"optim/{name}": tensor for name, tensor in self.optimizer.tensors().items()}
         if self.average is not None:

@@ -15,7 +15,7 @@ from tests.thorough import THOROUGH
 
 NEAR = 1e-5
 KINDS = {"ddp": ("ddp", 1), "fsdp": ("fsdp", 1), "tensor": ("ddp", 2)}
-OTHERS = ("t5", "davit")
+OTHERS = ("t5", "davit", "frozen")
 # Resumed after SAVED. What is added up or cut wrongly shows after the first steps; thorough waits for what creeps in.
 SAVED, STEPS, SOME, FEW = (10, 30, 20, 5) if THOROUGH else (3, 9, 5, 3)
 
@@ -29,7 +29,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for model in ("gpt", "bert"):
             run(Job(str(place / f"{model}-one"), model, steps=STEPS, save=SAVED), World())
         run(Job(str(place / "muon-one"), optim="muon", steps=SOME), World())
-        for model in OTHERS:
+        for model in (*OTHERS, "lora"):
             run(Job(str(place / f"{model}-one"), model, steps=FEW), World())
         _keep_first(place / "gpt-one", *(place / f"one-to-{kind}" for kind in KINDS))
         work_through(_jobs(place), place / "jobs.json")
@@ -42,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _jobs(place: Path) -> list[Job]:
-    found = []
+    found = [Job(str(place / "lora-ddp"), "lora", steps=FEW, save=FEW)]
     for name, (kind, tensor) in KINDS.items():
         models = ("gpt", "bert")
         found += [Job(str(place / f"{one}-{name}"), one, kind, tensor, steps=STEPS, save=SAVED) for one in models]
@@ -93,6 +93,12 @@ def test_two_processes_learn_what_one_does(runs: Path, model: str, kind: str) ->
 @pytest.mark.parametrize("model", OTHERS)
 def test_relative_biases_cross_attention_and_channels_too(runs: Path, model: str, kind: str) -> None:
     _close(runs / f"{model}-one", runs / f"{model}-{kind}", steps=FEW)
+
+
+def test_adapters_alone_are_trained_and_kept(runs: Path) -> None:
+    _close(runs / "lora-one", runs / "lora-ddp", steps=FEW)
+    manifest = json.loads((runs / f"lora-ddp/checkpoints/step-{FEW:08d}/manifest.json").read_text())
+    assert manifest["tensors"] and all(".adapters." in name or "updates" in name for name in manifest["tensors"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

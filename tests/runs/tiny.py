@@ -7,14 +7,17 @@ from torch import Tensor, nn
 
 from headway.config.layers import AttentionConfig, BlockConfig, FeedForwardConfig, Rotary, StackConfig
 from headway.config.text import LanguageConfig
+from headway.config.train import LoraConfig
 from headway.data.batch import IGNORED, Batch
 from headway.models.davit import DaViT
 from headway.models.encoder import Masked
 from headway.models.language import Language
+from headway.models.lora import add_lora
 from headway.models.seq2seq import Seq2Seq
 from headway.presets.bert import bert
 from headway.presets.seq2seq import t5
 from headway.presets.vision import davit
+from headway.training.freeze import freeze
 from headway.training.objectives import LossSums, language
 
 VOCABULARY, LENGTH, HEADS = 23, 11, 4
@@ -91,8 +94,13 @@ def make_model(kind: str) -> nn.Module:
 
 
 def _made(kind: str) -> nn.Module:
-    if kind == "gpt":
-        return gpt()
+    if kind in ("gpt", "lora", "frozen"):
+        model = gpt()
+        if kind == "lora":
+            add_lora(model, LoraConfig(rank=2, on=("query", "value", "down")))
+        if kind == "frozen":
+            freeze(model, ("embeddings", "layers:0"))
+        return model
     if kind == "bert":
         return Masked(
             bert(
@@ -118,4 +126,11 @@ def seen(model: DaViT, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> 
     return LossSums({"loss": F.cross_entropy(model(images) * LENGTH, tokens[:, 0] % 5, reduction="sum") * LENGTH})
 
 
-OBJECTIVES = {"gpt": language, "bert": masked_words, "t5": translated, "davit": seen}
+OBJECTIVES = {
+    "gpt": language,
+    "lora": language,
+    "frozen": language,
+    "bert": masked_words,
+    "t5": translated,
+    "davit": seen,
+}

@@ -9,15 +9,20 @@ from importlib import import_module
 from pathlib import Path
 
 from headway.config.run_files import RunFiles
-from headway.config.train import DataConfig, ModelChoice, TrainConfig
+from headway.config.train import DataConfig, LoraConfig, ModelChoice, TrainConfig
 from headway.data.paths import fingerprint
 from headway.data.tokenizer_training import digest
+from headway.models import parameters
+from headway.models.lora import add_lora, trainable
 from headway.presets.sized import CHANGES
+from headway.training.freeze import freeze, frozen_hash
+from headway.training.notes import settings_without_effect
 from headway.training.objectives import TrainingSetup
 
 # Imported when it is asked for: a task reads what its models need.
 TASKS = {
     "language": ("headway.training.tasks.language", "prepare_language"),
+    "instruct": ("headway.training.tasks.language", "prepare_instruct"),
     "seq2seq": ("headway.training.tasks.language", "prepare_seq2seq"),
     "masked": ("headway.training.tasks.encoder", "prepare_masked"),
     "classify": ("headway.training.tasks.encoder", "prepare_classify"),
@@ -43,14 +48,26 @@ def prepare(config: TrainConfig, place: RunFiles, say: Say = print) -> TrainingS
     check_choice(config)
     module, function = TASKS[config.task]
     work = getattr(import_module(module), function)(config, place, say)
+    if config.lora.rank:
+        add_lora(work.model, config.lora, seed=config.seed)
+    freeze(work.model, config.freeze)
+    if (count := trainable(work.model)) < (all_of_them := parameters(work.model)):
+        say(f"trains {count:,} of {all_of_them:,} parameters; the others are frozen")
+    for note in settings_without_effect(work):
+        say(note)
     return replace(work, identity=_identity(work, config.data))
 
 
 def _identity(work: TrainingSetup, data: DataConfig) -> str:
-    """What stands for the data and the tokenizer; a source without files is told by its number of examples alone."""
+    """What stands for the data, the tokenizer and frozen weights.
+
+    A source without files is told by its number of examples alone.
+    """
     files = [place for place in (*data.train, *data.validation, *data.pairs) if Path(place).exists()]
     counts = f"{len(work.train)} {0 if work.validation is None else len(work.validation)}"
-    return f"{counts} {fingerprint(files) if files else ''} {'' if work.tokenizer is None else digest(work.tokenizer)}"
+    words = "" if work.tokenizer is None else digest(work.tokenizer)
+    frozen = frozen_hash(work.model)
+    return f"{counts} {fingerprint(files) if files else ''} {words}" + (f" {frozen}" if frozen else "")
 
 
 def check_choice(config: TrainConfig) -> None:
@@ -74,5 +91,28 @@ def check_choice(config: TrainConfig) -> None:
     for name, tasks in ONLY.items():
         if getattr(config.data, name) not in (False, (), "none") and task not in tasks:
             raise ValueError(f"data.{name} is for the task {tasks[0]}, not {task}: leave it out")
+    _check_lora(config)
     if config.patience and not config.data.validation and not config.data.held:
         raise ValueError(f"patience {config.patience} needs held-out data: give data.validation or data.held")
+
+
+LORA_TASKS = ("language", "instruct", "seq2seq")
+
+
+def _check_lora(config: TrainConfig) -> None:
+    """Refuse adapters of nothing or where more has to be trained, and settings of adapters where there are none."""
+    lora, parallel = config.lora, config.parallel
+    if not lora.rank:
+        if given := [name for name in LoraConfig.model_fields if getattr(lora, name) != getattr(LoraConfig(), name)]:
+            raise ValueError(f"lora.{given[0]} is of adapters, and there are none: give lora.rank")
+        return
+    if config.freeze:
+        raise ValueError(f"with lora.rank all of the model is frozen: leave freeze {','.join(config.freeze)} out")
+    if config.model.start is None:
+        raise ValueError(f"lora.rank {lora.rank} is of adapters on a model that is there: name it with model.start")
+    if config.task not in LORA_TASKS:
+        raise ValueError(f"adapters are for the tasks {', '.join(LORA_TASKS)}, not {config.task}: leave lora out")
+    if parallel.tensor > 1 or parallel.kind != "ddp":
+        raise ValueError("adapters are trained by processes that each have the whole model: leave parallel out")
+    if config.optim.kind != "adamw":
+        raise ValueError(f"adapters are trained by adamw, not by {config.optim.kind}: leave optim.kind out")

@@ -118,12 +118,30 @@ def special_tokens(tokenizer: Tokenizer) -> Special:
 
 def model_of(config: TrainConfig, wanted: Frozen, start: Loaded | None, say: Say) -> Any:
     """A fresh model, or one with the weights of another wherever names and shapes agree."""
-    model = build(wanted, seed=config.seed, std=config.model.std)
+    if config.lora.rank and start is not None:
+        model = _adaptable(config, wanted, start)
+    else:
+        model = build(wanted, seed=config.seed, std=config.model.std)
     if start is not None and isinstance(model, OwnModule):
         model.load_state_dict(start.model.state_dict())
-    elif start is not None:
+    elif start is not None and model is not start.model:
         take_over(model, start.model, say)
     return with_dropout(came_from(model, start), config)
+
+
+def _adaptable(config: TrainConfig, wanted: Frozen, start: Loaded) -> Any:
+    """The model to start from itself, for adapters: a second copy of frozen weights would be memory for nothing."""
+    where = config.model.start
+    if isinstance(start.model, OwnModule):
+        raise ValueError(f"{where} is a module of your own, whose maps headway does not know: leave lora out")
+    if start.receipt.adapter:
+        raise ValueError(
+            f"{where} is an adapter already: write the model with it by `headway convert {where} DESTINATION --merge`, "
+            "and start from that"
+        )
+    if start.model.config != wanted:
+        raise ValueError(f"the task {config.task} adds parts to {where}, and adapters train none: leave lora out")
+    return start.model
 
 
 def came_from(model: Any, start: Loaded | None) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from headway.config.run_files import RunFiles
 from headway.config.text import ModuleConfig
 from headway.config.train import TrainConfig
+from headway.data.instructions import Dialogue, Instructions, conversations
 from headway.data.labelled import hold_out
 from headway.data.paths import fingerprint
 from headway.data.shard_writer import TokenizingProgress, build
@@ -55,6 +56,35 @@ def prepare_language(config: TrainConfig, place: RunFiles, say: Say) -> Training
         config, model_of(config, wanted, start, say), language, examples, held, tokenizer,
         unverified={**train.shards.unverified, **({} if validation is None else validation.shards.unverified)},
         measures=lambda row: {"perplexity": math.exp(min(row["loss"], 700.0)), **_bits(row["loss"], rate)},
+    )  # fmt: skip
+
+
+def prepare_instruct(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSetup:
+    """Answers of conversations, learnt from what stands before them."""
+    config = spooled(config, place)
+    start, d = start_of(config), config.data
+    everything = list(conversations(d, d.train))
+    texts = lambda: (str(one.get("content", "")) for found in everything for one in found.messages)  # noqa: E731
+    tokenizer_of(config, place, start, texts, say)
+    tokenizer = Tokenizer.read(place.tokenizer)  # the template's special tokens are tokens, those of messages are text
+    assert tokenizer is not None
+    wanted = (
+        sized_language(config.model, vocabulary=tokenizer.size, length=config.length, special=special_tokens(tokenizer))
+        if start is None
+        else start.model.config
+    )
+
+    def made(found: list[Dialogue]) -> Instructions:
+        return Instructions(found, tokenizer, length=min(config.length, wanted.length), cut=d.cut)
+
+    if d.validation or not d.held:
+        train, held = made(everything), made(list(conversations(d, d.validation))) if d.validation else None
+    else:
+        train, held = (made(side) for side in hold_out(everything, d.held, text_of=lambda one: one.text))
+    say(f"{len(train):,} conversations, {0 if held is None else len(held):,} held out")
+    return TrainingSetup(
+        config, model_of(config, wanted, start, say), language, train, held, tokenizer,
+        measures=lambda row: {"perplexity": math.exp(min(row["loss"], 700.0))},
     )  # fmt: skip
 
 

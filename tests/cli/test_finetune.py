@@ -1,0 +1,141 @@
+"""`headway train` on a model that is there: adapters, frozen parts, and what can be done with the result."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+import headway
+from headway.cli import main
+from headway.hub.parts import parts_of
+from tests.cli.test_train import WORDS, trained
+
+QUICK = ["--steps", "6", "--batch", "4", "--length", "8", "--save-every", "2", "--evaluate-every", "3",
+         "--samples", "1", "--optim.rate", "0.01", "--schedule.warmup", "0"]  # fmt: skip
+LORA = ["--lora.rank", "3", "--lora.on", "query,value,down", "--lora.dropout", "0.1"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text, and a small Llama that has read some of it."""
+    place, chance = tmp_path_factory.mktemp("finetune"), random.Random(0)
+    (place / "book.txt").write_text(" ".join(chance.choices(WORDS, k=700)))
+    headway.train(
+        None, place / "book.txt", out=place / "base", steps=3, tokenizer="character", architecture="llama", layers=2,
+        width=18, heads=3, kv_heads=1, length=24, batch=4, samples=0,
+    )  # fmt: skip
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    """A run of adapters from the command line."""
+    book, base = str(place / "book.txt"), str(place / "base")
+    assert main(["train", book, "--model.start", base, *QUICK, *LORA, "--out", str(place / "run")]) == 0
+    return place / "run"
+
+
+class TestLora:
+    def test_the_run_is_an_adapter_in_the_layout_of_peft(self, run: Path) -> None:
+        files = {one.name for one in (run / "model").iterdir()}
+        assert files == {"adapter_config.json", "adapter_model.safetensors", "hashes.json", "tokenizer.json",
+                         "tokenizer_config.json"}  # fmt: skip
+        tensors = load_file(run / "model" / "adapter_model.safetensors")
+        assert len(tensors) == 2 * 3 * 2
+        assert all(tensor.abs().max() > 0 for tensor in tensors.values())
+        said = json.loads((run / "model" / "adapter_config.json").read_text())
+        assert said["base_model_name_or_path"] == str((run.parent / "base").resolve())
+        assert said["lora_dropout"] == 0.1
+
+    def test_a_checkpoint_holds_the_adapters_alone(self, run: Path) -> None:
+        kept = load_file(run / "checkpoints" / "step-00000006" / "part-0000-of-0001.safetensors")
+        assert kept and all(".adapters." in name for name in kept)
+
+    def test_generated_merged_and_switched(self, place: Path, run: Path, capsys, tmp_path: Path) -> None:
+        def written(*arguments: object) -> str:
+            assert main(["generate", *map(str, arguments), "--prompt", "the old", "--max-new-tokens", "9"]) == 0
+            return capsys.readouterr().out
+
+        assert main(["convert", str(run), str(tmp_path / "merged")]) == 2
+        assert "is an adapter: --merge writes" in capsys.readouterr().err
+        assert main(["convert", str(run), str(tmp_path / "merged"), "--merge"]) == 0
+        merged, base = headway.load(tmp_path / "merged"), headway.load(place / "base")
+        tuned = headway.load(place / "base", adapter=run)
+        assert tuned.receipt.hash == merged.receipt.hash != base.receipt.hash
+        assert "with the adapter" in str(tuned.receipt)
+        changed = {n for n, part in parts_of(tuned.model).items() if not torch.equal(part, parts_of(base.model)[n])}
+        assert changed == {
+            f"stack.blocks.{i}.{name}.weight" for i in (0, 1)
+            for name in ("attention.query", "attention.value", "feedforward.down")
+        }  # fmt: skip
+        texts = [written(run), written(place / "base", "--adapter", run), written(tmp_path / "merged")]
+        assert len(set(texts)) == 1
+        assert main(["convert", str(place / "base"), str(tmp_path / "other"), "--merge"]) == 2
+        assert "is no adapter, and there is nothing to merge" in capsys.readouterr().err
+        assert main(["info", str(run)]) == 0 and main(["eval", str(run), str(place / "book.txt")]) == 0
+
+    def test_from_python_and_from_yaml(self, place: Path, tmp_path: Path, capsys) -> None:
+        options = dict(steps=2, batch=2, length=8, samples=0, lora={"rank": 2, "on": "key,out"})
+        model = headway.load(place / "base").model
+        found = headway.train(model, place / "book.txt", out=tmp_path / "run", **options)
+        assert found.model.config.stack == model.config.stack
+        said = json.loads((tmp_path / "run" / "model" / "adapter_config.json").read_text())
+        assert said["target_modules"] == ["k_proj", "o_proj"]
+        file = tmp_path / "settings.yaml"
+        file.write_text(f'data: {{train: [{place / "book.txt"}]}}\nlora:\n  rank: 2\n  "on": [key]\n')
+        assert main(["train", "--config", str(file), "--print-config"]) == 0
+        assert yaml.safe_load(capsys.readouterr().out)["lora"]["on"] == ["key"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["--lora.rank", "2"], "name it with model.start"),
+            (["--lora.alpha", "3"], "lora.alpha is of adapters, and there are none"),
+            (["--model.start", "BASE", "--lora.rank", "2", "--freeze", "embeddings"], "leave freeze embeddings out"),
+            (
+                ["--model.start", "BASE", "--lora.rank", "2", "--task", "classify"],
+                "tasks language, instruct, seq2seq, not cla",
+            ),
+            (["--model.start", "BASE", "--lora.rank", "2", "--optim.kind", "muon"], "trained by adamw, not by muon"),
+            (["--model.start", "RUN", "--lora.rank", "2"], "is an adapter already"),
+            (["--model.start", "BASE", "--freeze", "layers:1-2"], "freeze layers:1-2: the layers are 0 to 1"),
+            (["--model.start", "BASE", "--freeze", "head"], "freeze takes embeddings, layers:0-3"),
+            (["--model.start", "BASE", "--freeze", "decoder.layers:0"], "does not have these layers; it has layers"),
+        ],
+    )
+    def test_what_would_do_nothing_is_refused(self, place, run, capsys, tmp_path, arguments, sentence) -> None:
+        words = {"BASE": str(place / "base"), "RUN": str(run)}
+        given = [words.get(one, one) for one in arguments]
+        assert main(["train", str(place / "book.txt"), *given, "--out", str(tmp_path / "run")]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+class TestFrozen:
+    def test_frozen_parts_stay_and_the_others_move(self, place: Path, tmp_path: Path, capsys) -> None:
+        arguments = [place / "book.txt", "--model.start", place / "base", *QUICK, "--freeze", "embeddings,layers:0"]
+        trained(capsys, *arguments, "--out", tmp_path / "run")
+        before, after = (parts_of(headway.load(one).model) for one in (place / "base", tmp_path / "run"))
+        moved = {name for name in before if not torch.equal(before[name], after[name])}
+        assert moved == {name for name in before if name.startswith(("stack.blocks.1", "stack.norm"))}
+        kept = load_file(tmp_path / "run" / "checkpoints" / "step-00000006" / "part-0000-of-0001.safetensors")
+        assert not [name for name in kept if "blocks.0" in name or "tokens" in name]
+
+
+class TestInstruct:
+    def test_answers_are_learnt_with_adapters(self, place: Path, tmp_path: Path, capsys) -> None:
+        chance = random.Random(1)
+        rows = [{"prompt": chance.choice(WORDS), "response": chance.choice(WORDS)} for _ in range(30)]
+        file = tmp_path / "pairs.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        trained(
+            capsys, file, "--task", "instruct", "--model.start", place / "base", *QUICK, "--lora.rank", "2",
+            "--data.cut", "--out", tmp_path / "run",
+        )  # fmt: skip
+        said = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+        sample = next(row for row in said if row["kind"] == "sample")
+        assert any(sample["prompt"] == row["prompt"] for row in rows) and "wanted" in sample
+        assert all(row["accuracy"] >= 0 for row in said if row["kind"] == "validation")
