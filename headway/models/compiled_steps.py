@@ -17,7 +17,8 @@ from headway.config import Frozen
 from headway.config.layers import Rotary
 from headway.native.activation import KINDS
 from headway.native.build import library
-from headway.native.program import MOST_ROWS, Caches, Heads, LinearWeights, Program, RowNorm
+from headway.native.linear import LinearWeights
+from headway.native.program import MOST_ROWS, Caches, Heads, Program, RowNorm
 from headway.nn.attention import Attention, Core
 from headway.nn.block import Block, FeedForward, Stack
 from headway.nn.cache import BlockCache, KVCache
@@ -247,7 +248,7 @@ class Rotation:
 
 def _weights(layer: Any) -> LinearWeights:
     if type(layer) is QuantizedLinear:
-        found = LinearWeights(layer.weight, layer.bias, layer.scale, layer.minimum)
+        found = LinearWeights(layer.weight, layer.bias, layer.scale, layer.minimum, layer.packed())
     else:
         _require(type(layer) in (Linear, nn.Linear))
         found = LinearWeights(layer.weight, layer.bias)

@@ -8,7 +8,7 @@
 #pragma once
 #include "weights.h"
 
-constexpr int DIGITS = 3, MOST_INTEGER = 4, AHEAD = 4096;
+constexpr int DIGITS = 3, MOST_INTEGER = 4;
 constexpr float LARGEST = 127 * 65536.0f + 126 * 256;  // its highest digit is at most 127, however x / step is rounded
 
 // A group of rows: their digits in the order [quad][row][digit], four inputs a word; the sums of the digits over each block,
