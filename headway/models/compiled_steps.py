@@ -6,6 +6,7 @@ computed by its layers. So is a step whose result is not finite.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from headway.config import Frozen
 from headway.config.layers import Rotary
 from headway.native.activation import KINDS
 from headway.native.build import library
-from headway.native.program import MOST_ROWS, Caches, Heads, LinearWeights, Program, RowNorm
+from headway.native.linear import LinearWeights
+from headway.native.program import MOST_ROWS, Caches, Heads, Program, RowNorm
 from headway.nn.attention import Attention, Core
 from headway.nn.block import Block, FeedForward, Stack
 from headway.nn.cache import BlockCache, KVCache
@@ -28,6 +30,7 @@ from headway.ops.attention.mechanism import all_pairs
 from headway.ops.rotary import rotary_table
 from headway.ops.values import tracing
 
+_version = attrgetter("_version")
 _CHUNK = 1024  # positions whose rotation is computed together
 
 
@@ -81,6 +84,7 @@ class ModelProgram:
 
     def __init__(self, model: nn.Module) -> None:
         self._sources = [*model.parameters(), *model.buffers()]
+        self._counted = [x for x in self._sources if not x.is_inference()]  # torch counts their changes
         self._written_from = self._state()
         self._modules = list(model.modules())
         self._hooks = [hooks for one in self._modules for hooks in (one._forward_hooks, one._forward_pre_hooks)]
@@ -92,8 +96,9 @@ class ModelProgram:
         except Unknown:
             self.program = None
 
-    def _state(self) -> list[tuple[int, int]]:
-        return [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in self._sources]
+    def _state(self) -> list[int]:
+        """Where the numbers stand, and how often they were changed; asked before every step, hence without a loop."""
+        return [*map(Tensor.data_ptr, self._sources), *map(_version, self._counted)]
 
     def fresh(self) -> bool:
         """Whether the numbers are still those that were packed."""
@@ -247,7 +252,7 @@ class Rotation:
 
 def _weights(layer: Any) -> LinearWeights:
     if type(layer) is QuantizedLinear:
-        found = LinearWeights(layer.weight, layer.bias, layer.scale, layer.minimum)
+        found = LinearWeights(layer.weight, layer.bias, layer.scale, layer.minimum, layer.packed())
     else:
         _require(type(layer) in (Linear, nn.Linear))
         found = LinearWeights(layer.weight, layer.bias)

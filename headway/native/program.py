@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headway.native.activation import KINDS
 from headway.native.build import threads
+from headway.native.linear import Arena, LinearOperation, LinearWeights, PackedLinear, room_widths
 
 MOST_ROWS = 64
 _SPARE = 12  # rows of the largest group of a kernel
@@ -26,16 +27,6 @@ class _Embedding(ctypes.Structure):
     _fields_ = [("width", _L), ("tokens", _P), ("positions", _P), ("bfloat16", _I), ("unused", _I), ("out", _P)]
 
 
-class _Linear(ctypes.Structure):
-    _fields_ = [
-        *((name, _I) for name in ("weight_kind", "group", "half_scales", "norm", "activation", "reuse", "check")),
-        *(("unused", _I), ("inputs", _L), ("outputs", _L)),
-        *((name, _P) for name in ("weight", "scale", "minimum", "bias", "norm_weight", "norm_bias")),
-        *((name, _P) for name in ("in_", "factor", "residual", "out")),
-        ("eps", _F),
-    ]
-
-
 class _Attention(ctypes.Structure):
     _fields_ = [
         *((name, _I) for name in ("heads", "groups", "key_width", "value_width")),
@@ -45,7 +36,7 @@ class _Attention(ctypes.Structure):
 
 
 class _Any(ctypes.Union):
-    _fields_ = [("embedding", _Embedding), ("linear", _Linear), ("attention", _Attention)]
+    _fields_ = [("embedding", _Embedding), ("linear", LinearOperation), ("attention", _Attention)]
 
 
 class _Operation(ctypes.Structure):
@@ -58,51 +49,6 @@ class _Step(ctypes.Structure):
         *(("columns", _L), ("capacity", _L), ("tokens", _P), ("positions", _P), ("real", _P), ("real_stride", _L)),
         *((name, _P) for name in ("keys", "values", "entries", "sums")),
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class LinearWeights:
-    """The weights of one linear map.
-
-    float32 or bfloat16 of shape [O, I]; int8 of [O, I] with scales float32 [O]; or in groups of inputs, with scales
-    float32 or float16 [O, I / group]: int8 of [O, I], or uint8 of [O, I / 2], two 4-bit numbers a byte (the first in
-    its lower half), which mean (number - 8) · scale, or number · scale + minimum.
-    """
-
-    weight: Tensor
-    bias: Tensor | None = None
-    scale: Tensor | None = None
-    minimum: Tensor | None = None
-
-    @property
-    def kind(self) -> int:
-        return {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2, torch.uint8: 3}[self.weight.dtype]
-
-    @property
-    def inputs(self) -> int:
-        return self.weight.shape[1] * (2 if self.kind == 3 else 1)
-
-    @property
-    def group(self) -> int:
-        """Inputs that share a scale; 0 where a whole channel does."""
-        return 0 if self.scale is None or self.scale.ndim == 1 else self.inputs // self.scale.shape[1]
-
-    @property
-    def served(self) -> bool:
-        """Whether the kernels can read them."""
-        parts = [x for x in (self.weight, self.bias, self.scale, self.minimum) if x is not None]
-        if not all(x.is_cpu and x.is_contiguous() and x.numel() and not x.is_inference() for x in parts):
-            return False
-        if self.weight.dtype in (torch.float32, torch.bfloat16):
-            return self.scale is None
-        if self.weight.dtype not in (torch.int8, torch.uint8) or self.scale is None:
-            return False
-        if self.group == 0:
-            return self.weight.dtype == torch.int8 and self.minimum is None and self.scale.dtype == torch.float32
-        same = self.minimum is None or (self.minimum.dtype == self.scale.dtype and self.weight.dtype == torch.uint8)
-        step = 8 if self.weight.dtype == torch.uint8 else 1
-        exact = self.group % step == 0 and self.scale.shape[1] * self.group == self.inputs
-        return exact and same and self.scale.dtype in (torch.float32, torch.float16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +96,7 @@ class Program:
         self._operations: list[_Operation] = []
         self._weights: dict[int, LinearWeights] = {}
         self._alive: list[Tensor] = []  # whatever a pointer points to
+        self._packed: list[PackedLinear] = []
         self._layers = 0
         self.nbytes = 0
 
@@ -186,10 +133,8 @@ class Program:
         """
         norm = norm or RowNorm()
         found = _Operation(kind=_LINEAR)
-        found.of.linear = _Linear(
-            weight_kind=weights.kind, group=weights.group, norm=_NORMS[norm.kind], activation=KINDS[activation],
-            half_scales=weights.scale is not None and weights.scale.dtype == torch.float16,
-            reuse=reuse, check=check, inputs=weights.inputs, outputs=weights.weight.shape[0],
+        found.of.linear = LinearOperation(
+            **weights.layout, norm=_NORMS[norm.kind], activation=KINDS[activation], reuse=reuse, check=check,
             bias=self._float(weights.bias), norm_weight=self._float(norm.weight), norm_bias=self._float(norm.bias),
             in_=self._pointer(x), factor=self._pointer(factor), residual=self._pointer(residual),
             out=self._pointer(out), eps=norm.eps,
@@ -213,34 +158,16 @@ class Program:
     def seal(self) -> None:
         """Pack the weights; afterwards the program can run, and the tensors they came from are no longer read."""
         made = (_Operation * len(self._operations))(*self._operations)
-        sizes = {place: self._sizes(made[place].of.linear, weights) for place, weights in self._weights.items()}
-        self.nbytes = sum(_aligned(size) for row in sizes.values() for size in row)
-        arena = self._keep(torch.empty(self.nbytes + (1 << 21), dtype=torch.uint8))
-        at = (arena.data_ptr() + (1 << 21) - 1) >> 21 << 21  # pages of 2 MB begin at multiples of it
-        self._kernels.headway_large_pages(_P(at), _L(self.nbytes))
+        own = {place: weights for place, weights in self._weights.items() if weights.packed is None}
+        arena = Arena(self._kernels, [weights.sizes(self._kernels) for weights in own.values()])
         for place, weights in self._weights.items():
-            self._pack(made[place].of.linear, weights, at, sizes[place])
-            at += sum(map(_aligned, sizes[place]))
+            packed = weights.packed or PackedLinear(self._kernels, weights, arena)
+            packed.lend(made[place].of.linear)
+            self._packed.append(packed)
+        self.nbytes = sum(packed.nbytes for packed in self._packed)
         self._made, self._weights = made, {}
-        rows, widest = MOST_ROWS + _SPARE, max(made[place].of.linear.inputs for place in sizes)
-        # Entries in fours; three sums for each block of at least four inputs, and a step.
-        self._room = [self._keep(torch.zeros(rows, width)) for width in (widest + 3, widest // 4 * 3 + 4)]
-
-    def _sizes(self, op: _Linear, weights: LinearWeights) -> tuple[int, int, int]:
-        """Bytes of the packed weight, of its scales and of its minima."""
-        found = (_L * 2)()
-        self._kernels.headway_packed_sizes(ctypes.byref(op), found)
-        parts = (weights.scale, weights.minimum)
-        return found[0], *(0 if part is None else found[1] * part.dtype.itemsize for part in parts)  # pyright: ignore[reportReturnType]
-
-    def _pack(self, op: _Linear, weights: LinearWeights, at: int, sizes: Sequence[int]) -> None:
-        op.weight = at
-        self._kernels.headway_pack_weight(ctypes.byref(op), _P(weights.weight.data_ptr()), _P(at), threads())
-        for name, part, before in (("scale", weights.scale, 1), ("minimum", weights.minimum, 2)):
-            if part is not None:
-                place = at + sum(map(_aligned, sizes[:before]))
-                setattr(op, name, place)
-                self._kernels.headway_pack_scales(ctypes.byref(op), _P(part.data_ptr()), _P(place))
+        rows, widest = MOST_ROWS + _SPARE, max(packed.inputs for packed in self._packed)
+        self._room = [self._keep(torch.zeros(rows, width)) for width in room_widths(widest)]
 
     def run(self, tokens: Tensor, positions: Tensor, caches: Caches) -> Tensor | None:
         """The result for one token of every row, whose keys and values are then in column `columns` of the caches.
@@ -279,10 +206,6 @@ class Program:
     def _float(self, x: Tensor | None) -> int | None:
         """A small vector in float32: itself, or a copy."""
         return None if x is None else self._pointer(x.detach().float().contiguous())
-
-
-def _aligned(size: int) -> int:
-    return (size + 63) // 64 * 64
 
 
 def check_layout(kernels: ctypes.CDLL) -> None:

@@ -13,11 +13,15 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from headway.config.weights import Scheme
+from headway.native.build import library
+from headway.native.linear import LinearWeights, PackedLinear, multiplies_rows
 from headway.ops.guard import CARE, at_least_float32, by_rows
 from headway.ops.linear import linear
+from headway.ops.values import observed
 
 TILE = 2**20  # weights that are floating-point numbers at the same time
 LARGEST = {8: 127, 4: 7}
+SMALL = 2**14  # weights: below, torch's product costs no more than the call of a kernel
 SEARCHED = 8  # ranges that are tried for each group of 4-bit weights
 
 
@@ -42,6 +46,7 @@ class QuantizedLinear(nn.Module):
             raise ValueError(f"{in_features} inputs are no whole groups of {scheme.group}")
         self.in_features, self.out_features, self.scheme = in_features, out_features, scheme
         self.bits, self.group = scheme.bits, scheme.group
+        self._kernel: tuple[tuple, PackedLinear | None] | None = None  # from what was packed, and the result
         self.shared = False  # a head that is a copy of the embedding, which is counted there
         groups = () if self.group is None else (in_features // self.group,)
         stored, kind = (in_features, torch.int8) if self.bits == 8 else (in_features // 2, torch.uint8)
@@ -88,9 +93,35 @@ class QuantizedLinear(nn.Module):
     def _product(self, x: Float[Tensor, "*b I"]) -> Float[Tensor, "*b O"]:
         wide = at_least_float32(x.dtype)
         given = x.to(wide)
+        packed = self._packed_for(given)
+        if packed is not None:
+            return packed(given.reshape(-1, self.in_features)).view(*x.shape[:-1], -1).to(x.dtype)
         parts = [linear(given, self.dequantized(rows, dtype=wide)) for rows in self._slices()]
         found = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
         return (found if self.bias is None else found + self.bias).to(x.dtype)
+
+    def _packed_for(self, x: Tensor) -> PackedLinear | None:
+        """The weights as the compiled kernels read them, where these compute the product of rows like x."""
+        if x.dtype != torch.float32 or not x.is_cpu or self.weight.numel() < SMALL or x.numel() == 0:
+            return None
+        if x.shape[-1] != self.in_features or observed(x, self.weight):
+            return None
+        if torch.is_grad_enabled() and (x.requires_grad or (self.bias is not None and self.bias.requires_grad)):
+            return None
+        return self.packed()
+
+    def packed(self) -> PackedLinear | None:
+        """Packed once, and again when a number has changed; None where no kernel multiplies whole numbers."""
+        kernels, parts = library(), (self.weight, self.scale, self.minimum, self.bias)
+        state = (kernels, *parts, *(None if x is None or x.is_inference() else x._version for x in parts))
+        if self._kernel is None or not all(map(_same, state, self._kernel[0])):
+            weights = LinearWeights(self.weight, self.bias, self.scale, self.minimum)
+            self._kernel = state, PackedLinear(kernels, weights) if multiplies_rows(kernels, weights) else None
+        return self._kernel[1]
+
+    def __getstate__(self) -> dict:
+        """Packed weights are not copied and not saved."""
+        return {**super().__getstate__(), "_kernel": None}  # type: ignore[misc]
 
     def _apply(self, fn, recurse: bool = True) -> "QuantizedLinear":  # type: ignore[override]
         """Scales keep their precision where the model changes its own: `model.bfloat16()` means activations."""
@@ -107,6 +138,10 @@ class QuantizedLinear(nn.Module):
         group = "" if self.group is None else f", group={self.group}"
         sizes = f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
         return f"{sizes}, bits={self.bits}{group}, minimum={self.minimum is not None}"
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or (isinstance(one, int) and one == other)
 
 
 def rounding_error(layer: QuantizedLinear) -> float:

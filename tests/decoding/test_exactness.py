@@ -137,6 +137,20 @@ def test_float32_gives_the_same_tokens_up_to_a_reported_tie(name: str, asked: li
         same(found, right, atol=1e-4, exact=False)
 
 
+@pytest.mark.parametrize("name", ["int8", "int4", "t5 int8"])
+@given(asked=requests, way=st.sampled_from([*WAYS, *UNCACHED]))
+@examples(4, 100)
+def test_quantised_weights_give_the_same_tokens_with_compiled_products(
+    name: str, asked: list[Request], way: str
+) -> None:
+    """Prompts by products of many rows and steps by programs, also where a map is so small that torch would do it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.nn.quantized.SMALL", 0)
+        results = {**WAYS, **UNCACHED}[way](model(name, torch.float32), asked)
+        for found, right in zip(results, alone(name, torch.float32, asked), strict=True):
+            same(found, right, atol=1e-4, exact=False)
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_models_are_worth_testing(name: str) -> None:
     """Tokens vary, depend on more than the last token, and some texts end before they must."""

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from headway.native import build
-from headway.native.program import Caches, Heads, LinearWeights, Program, RowNorm, check_layout
+from headway.native.linear import LinearWeights
+from headway.native.program import Caches, Heads, Program, RowNorm, check_layout
 
 NOTHING = Caches([], [], 0)
 

@@ -8,7 +8,7 @@
 #pragma once
 #include "weights.h"
 
-constexpr int DIGITS = 3, MOST_INTEGER = 4, AHEAD = 4096;
+constexpr int DIGITS = 3, MOST_INTEGER = 4;
 constexpr float LARGEST = 127 * 65536.0f + 126 * 256;  // its highest digit is at most 127, however x / step is rounded
 
 // A group of rows: their digits in the order [quad][row][digit], four inputs a word; the sums of the digits over each block,
@@ -34,35 +34,39 @@ static float largest_magnitude(const float* x, int64_t n) {
     return largest(top);
 }
 
+// The digits of 16 numbers as words of four inputs: [quad][digit] in the first 12 lanes.
+static inline __m512i digits_of(vi q) {
+    vi c = (q << 24) >> 24, rest = (q - c) >> 8, b = (rest << 24) >> 24, a = (rest - b) >> 8;
+    __m512i both = _mm512_inserti32x4(_mm512_castsi128_si512(_mm512_cvtepi32_epi8((__m512i)a)), _mm512_cvtepi32_epi8((__m512i)b), 1);
+    both = _mm512_inserti32x4(both, _mm512_cvtepi32_epi8((__m512i)c), 2);
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, 12, 12, 12, 12), both);
+}
+
 // One row into its place in a group of `size` rows. A row that is not finite has a step of NaN.
 static void pack_integer_row(const Linear& op, const float* x, int size, int place, const IntegerRows& rows) {
     float most = largest_magnitude(x, op.inputs), lift = most < 1e-25f ? 0x1p60f : 1.0f;  // 1 / most stays finite
     bool sound = most < __builtin_inff();
     float inverse = sound && most > 0 ? LARGEST / (most * lift) : 0.0f;
     rows.steps[place] = sound ? most / LARGEST : __builtin_nanf("");
-    int64_t quads = quads_of(op), per_block = op.group ? op.group / 4 : quads;
+    int64_t per_block = op.group ? op.group / 4 : quads_of(op), left = per_block;
     int32_t* sums = rows.sums + place * DIGITS;
-    int64_t left = per_block;
     int32_t total[DIGITS] = {0, 0, 0};
-    auto add_quad = [&](const int8_t (&digit)[DIGITS][W], int64_t quad, int at) {
-        for (int d = 0; d < DIGITS; d++) {
-            std::memcpy(rows.digits + (quad * size + place) * DIGITS + d, digit[d] + at, 4);
-            total[d] += digit[d][at] + digit[d][at + 1] + digit[d][at + 2] + digit[d][at + 3];
-        }
-        if (--left > 0) return;
-        for (int d = 0; d < DIGITS; d++) sums[d] = total[d], total[d] = 0;
-        sums += size * DIGITS, left = per_block;
-    };
-    typedef int8_t bytes __attribute__((vector_size(W)));
     for (int64_t i = 0; i < op.inputs; i += W) {
-        int part = op.inputs - i < W ? static_cast<int>(op.inputs - i) : W;
+        int part = op.inputs - i < W ? static_cast<int>(op.inputs - i) : W, quads = (part + 3) / 4;
         vf y = (part < W ? load_part(x + i, part) : load(x + i)) * lift * inverse;
-        vi q = sound ? (vi)_mm512_cvtps_epi32(y) : vi{};
-        vi c = (q << 24) >> 24, rest = (q - c) >> 8, b = (rest << 24) >> 24, a = (rest - b) >> 8;
-        int8_t digit[DIGITS][W];
-        bytes narrow[DIGITS] = {__builtin_convertvector(a, bytes), __builtin_convertvector(b, bytes), __builtin_convertvector(c, bytes)};
-        std::memcpy(digit, narrow, sizeof(digit));
-        for (int at = 0; at < part; at += 4) add_quad(digit, (i + at) / 4, at);
+        __m512i words = digits_of(sound ? (vi)_mm512_cvtps_epi32(y) : vi{});
+        // Four times a digit and 1, added: the sums of the quads.
+        __m512i added = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), words);
+        int32_t word[W], quad_sum[W];
+        _mm512_storeu_si512(word, words);
+        _mm512_storeu_si512(quad_sum, added);
+        for (int k = 0; k < quads; k++) {
+            std::memcpy(rows.digits + ((i / 4 + k) * size + place) * DIGITS, word + k * DIGITS, DIGITS * 4);
+            for (int d = 0; d < DIGITS; d++) total[d] += quad_sum[k * DIGITS + d];
+            if (--left > 0) continue;
+            for (int d = 0; d < DIGITS; d++) sums[d] = total[d], total[d] = 0;
+            sums += size * DIGITS, left = per_block;
+        }
     }
 }
 

@@ -60,6 +60,13 @@ void headway_pack_scales(const Linear* op, const void* from, void* to) {
     else pack_scales(*op, static_cast<const float*>(from), static_cast<float*>(to));
 }
 
+int32_t headway_multiplies_integers(const Linear* op) { return multiplies_integers(*op); }
+
+// All rows of `in` by weights that are multiplied as whole numbers; room for `together` rows at a time.
+void headway_linear_rows(const Linear* op, int64_t rows, int64_t together, float* entries, float* sums, int32_t threads) {
+    linear_rows(*op, rows, together, {entries, sums}, threads);
+}
+
 // Ask for pages of 2 MB: weights are read from end to end for every token. The system may say no.
 void headway_large_pages(void* from, int64_t bytes) {
 #if defined(__linux__)

@@ -6,6 +6,7 @@
 // Weights of 8 and 4 bits become floats in registers, which is exact, and a sum over the inputs that share a scale is scaled
 // once; or, where the processor has products of bytes, rows become whole numbers of 24 bits (`integer.h`).
 #pragma once
+#include <vector>
 #include "integer.h"
 
 // How many rows one pass over a panel takes: the smallest of the sizes that are compiled that is enough.
@@ -67,8 +68,8 @@ template <int R, class Weight>
 static inline void add_inputs(vf (&sum)[R][2], const Weight* panel, const float* x, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i++) {
         const Weight* at = panel + i * PANEL;
-        __builtin_prefetch(reinterpret_cast<const char*>(at) + 2048);
-        if constexpr (sizeof(Weight) * PANEL > 64) __builtin_prefetch(reinterpret_cast<const char*>(at) + 2048 + 64);
+        __builtin_prefetch(reinterpret_cast<const char*>(at) + AHEAD);
+        if constexpr (sizeof(Weight) * PANEL > 64) __builtin_prefetch(reinterpret_cast<const char*>(at) + AHEAD + 64);
         add_products<R>(sum, load_weight(at), load_weight(at + W), x + i * R);
     }
 }
@@ -76,8 +77,8 @@ template <int R>
 static inline void add_nibbles(vf (&sum)[R][2], const vi* panel, const float* x, int64_t from, int64_t to, const Nibbles& meaning) {
     for (int64_t i = from; i < to; i += 8) {
         vi low = panel[i / 4], high = panel[i / 4 + 1];
-        __builtin_prefetch(reinterpret_cast<const char*>(panel + i / 4) + 2048);
-        __builtin_prefetch(reinterpret_cast<const char*>(panel + i / 4) + 2048 + 64);
+        __builtin_prefetch(reinterpret_cast<const char*>(panel + i / 4) + AHEAD);
+        __builtin_prefetch(reinterpret_cast<const char*>(panel + i / 4) + AHEAD + 64);
 #pragma GCC unroll 8
         for (int n = 0; n < 8; n++) add_products<R>(sum, meaning(low >> (4 * n)), meaning(high >> (4 * n)), x + (i + n) * R);
     }
@@ -221,4 +222,37 @@ static void finish(const Linear& op, int64_t panel, int64_t first_row, int count
             else store_part(op.out + at, y, part);
         }
     }
+}
+
+// Every row of `in`, `together` of them at a time (a multiple of MOST_INTEGER); weights are whole numbers. A task is a few
+// panels and some of the rows: the panels stay in the second cache, and a group of rows in the first.
+static void linear_rows(const Linear& op, int64_t rows, int64_t together, const PackedRows& room, int threads) {
+    constexpr int64_t some_panels = 4, some_rows = 64;
+    int64_t chunks = (rows + together - 1) / together, across = (panels_of(op) + some_panels - 1) / some_panels;
+    std::vector<Stage> stages(2 * chunks);
+    in_parallel(threads, [&](Team&, int) {
+        for (int64_t chunk = 0; chunk < chunks; chunk++) {
+            int64_t start = chunk * together, count = rows - start < together ? rows - start : together;
+            auto group = [&](int64_t first) { return PackedRows{room.entries + first * entries_of(op), room.sums + first * sums_of(op)}; };
+            Team::share(stages[2 * chunk], (count + MOST_INTEGER - 1) / MOST_INTEGER, 4, [&](int64_t from, int64_t to) {
+                for (int64_t r = from * MOST_INTEGER; r < to * MOST_INTEGER && r < count; r++) {
+                    int64_t first = r / MOST_INTEGER * MOST_INTEGER;
+                    int size = integer_group_size(static_cast<int>(count - first));
+                    pack_row(op, op.in + (start + r) * op.inputs, size, static_cast<int>(r - first), group(first));
+                }
+            });
+            int64_t down = (count + some_rows - 1) / some_rows;
+            Team::share(stages[2 * chunk + 1], across * down, 1, [&](int64_t task, int64_t) {
+                float sums[MOST_INTEGER * PANEL];
+                int64_t panel = task / down * some_panels, last = panel + some_panels < panels_of(op) ? panel + some_panels : panels_of(op);
+                int64_t row = task % down * some_rows, end = row + some_rows < count ? row + some_rows : count;
+                for (int64_t first = row; first < end; first += MOST_INTEGER)
+                    for (int64_t p = panel; p < last; p++) {
+                        int rest = static_cast<int>(count - first), size = integer_group_size(rest);
+                        any_product(op, p, size, group(first), sums);
+                        finish(op, p, start + first, rest < size ? rest : size, sums);
+                    }
+            });
+        }
+    });
 }

@@ -9,6 +9,7 @@
 #endif
 
 constexpr int PANEL = 2 * W;
+constexpr int AHEAD = 4096;  // bytes: how far ahead of its use a weight is asked for
 enum WeightKind : int32_t { FLOAT32 = 0, BFLOAT16 = 1, INT8 = 2, INT4 = 3 };
 
 typedef uint16_t half_width __attribute__((vector_size(W * 2), aligned(2)));
@@ -43,6 +44,11 @@ static inline vf load_half(const uint16_t* p) {
 }
 
 static inline vf load_int8(const int8_t* p) {
+#if defined(__AVX512F__)
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#endif
     return __builtin_convertvector(__builtin_convertvector(*reinterpret_cast<const quarter_width*>(p), vi), vf);
 }
 
