@@ -139,20 +139,20 @@ def embed(
     is one that `headway.load` gave, or the name or path of one; without a tokenizer it reads with its own. Texts are
     packed without padding, and what one of them gets does not depend on the others.
     """
-    paths = [texts] if isinstance(texts, Path) else [one for one in texts if isinstance(one, Path)]
+    single = isinstance(texts, str | Path)
+    several = [texts] if isinstance(texts, str | Path) else list(texts)
+    paths = [one for one in several if isinstance(one, Path)]
     if paths:
-        if len(paths) != (1 if isinstance(texts, Path) else len(texts)):
+        if len(paths) != len(several):
             raise ValueError("texts and paths of pictures are embedded in two calls: give one kind at a time")
-        found = seeing(with_tokenizer(model, tokenizer)[0], called(model))
-        with evaluating(found):
-            rows = torch.cat([picture_vectors(found, paths[at : at + PICTURES])
-                              for at in range(0, len(paths), PICTURES)])  # fmt: skip
-        return rows[0] if isinstance(texts, Path) else rows
+        seer = seeing(with_tokenizer(model, tokenizer)[0], called(model))
+        with evaluating(seer):
+            parts = [picture_vectors(seer, paths[at : at + PICTURES]) for at in range(0, len(paths), PICTURES)]
+        return parts[0][0] if single else torch.cat(parts)
     found, known = readable(*with_tokenizer(model, tokenizer), called(model))
-    several = [texts] if isinstance(texts, str) else list(texts)
     with evaluating(found):
-        vectors = found.encode(known.encode_all([found.config.prompt + text for text in several]))
-    return vectors[0] if isinstance(texts, str) else vectors
+        vectors = found.encode(known.encode_all([found.config.prompt + str(text) for text in several]))
+    return vectors[0] if single else vectors
 
 
 @dataclass(frozen=True)
