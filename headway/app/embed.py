@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +23,10 @@ from headway.data.image import read_image
 from headway.data.lines import text_of
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import Loaded, called, with_tokenizer
+from headway.hub.receipt import Receipt
+from headway.hub.sentence import mean_pooled
 from headway.models.clip import Clip
+from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder
 from headway.nn.modes import evaluating
 
@@ -31,6 +34,7 @@ from headway.nn.modes import evaluating
 CHUNK = 512
 PICTURES = 32  # read together
 SEEING = kinds_where(lambda config: config.reads in ("images", "images and tokens"))
+BY_MEAN = "the mean of its tokens' vectors"
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 Form = Callable[[Sequence[str], Vectors], bytes]
 Progress = Callable[[int, int], None]  # lines done, of how many
@@ -43,12 +47,14 @@ class Embedder:
     model: SentenceEncoder | Clip
     tokenizer: Tokenizer
     hash: str  # of all that a vector depends on
+    receipt: Receipt
     cut: int = 0  # texts so far that had more tokens than the model reads
 
     @classmethod
     def of(cls, loaded: Loaded) -> "Embedder":
         model, tokenizer = readable(*loaded[:2], loaded.receipt.path)
-        return cls(model, tokenizer, _hash_of(loaded, tokenizer.engine.to_str()))
+        receipt = loaded.receipt if model is loaded.model else replace(loaded.receipt, pooling=BY_MEAN)
+        return cls(model, tokenizer, _hash_of(receipt, model, tokenizer.engine.to_str()), receipt)
 
     @property
     def width(self) -> int:
@@ -67,11 +73,13 @@ class PictureEmbedder:
 
     model: Any
     hash: str
+    receipt: Receipt
     cut: int = 0  # of pictures nothing is cut that the model would read
 
     @classmethod
     def of(cls, loaded: Loaded) -> "PictureEmbedder":
-        return cls(seeing(loaded.model, loaded.receipt.path), _hash_of(loaded, "pictures"))
+        model = seeing(loaded.model, loaded.receipt.path)
+        return cls(model, _hash_of(loaded.receipt, model, "pictures"), loaded.receipt)
 
     @property
     def width(self) -> int:
@@ -88,10 +96,9 @@ class PictureEmbedder:
         return _finite(paths, np.concatenate(found))
 
 
-def _hash_of(loaded: Loaded, reading: str) -> str:
+def _hash_of(receipt: Receipt, model: Any, reading: str) -> str:
     """Of all that a vector depends on but its input."""
-    receipt = loaded.receipt
-    parts = (receipt.weights_hash or receipt.hash, receipt.dtype, loaded.model.config.model_dump_json(), reading)
+    parts = (receipt.weights_hash or receipt.hash, receipt.dtype, model.config.model_dump_json(), reading)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -118,16 +125,16 @@ def picture_vectors(model: Any, paths: Sequence[str | Path]) -> Tensor:
 
 
 def readable(model: Any, tokenizer: Tokenizer | None, name: str) -> tuple[SentenceEncoder | Clip, Tokenizer]:
-    """A model that gives texts vectors and its tokenizer, or a refusal that says what is missing."""
-    if not isinstance(model, SentenceEncoder | Clip):
+    """A model that gives texts vectors and its tokenizer, or a refusal that says what is missing; a plain encoder is pooled."""
+    if not isinstance(model, SentenceEncoder | Clip | Masked):
         kind = getattr(getattr(model, "config", None), "family", type(model).__name__)
         raise ValueError(
             f"{name} holds a {kind} model and no way to make one vector of a text: a sentence encoder has a "
-            "modules.json that names its pooling"
+            "modules.json that names its pooling, and of an encoder such as BERT the mean is taken"
         )
     if tokenizer is None:
         raise ValueError(f"{name} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
-    return model, tokenizer
+    return (mean_pooled(model, tokenizer) if isinstance(model, Masked) else model), tokenizer
 
 
 def embed(
@@ -135,6 +142,7 @@ def embed(
 ) -> Tensor:
     """The vector of a text, or one row for each of several (N O), by a sentence encoder or a CLIP.
 
+    Of an encoder without a pooling (a plain BERT) it is the mean of the vectors of its tokens.
     A `Path`, or several, are pictures, for a model that sees: those of a CLIP lie in the space of its texts. The model
     is one that `headway.load` gave, or the name or path of one; without a tokenizer it reads with its own. Texts are
     packed without padding, and what one of them gets does not depend on the others.

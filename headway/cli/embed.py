@@ -54,7 +54,8 @@ def embed(
     ----------
     directory
         The model: a run, a directory as sentence-transformers saves it (modules.json, config.json, model.safetensors,
-        tokenizer.json), or that of a CLIP or SigLIP; for pictures also that of a ViT, DINOv2 or DaViT.
+        tokenizer.json), or that of a CLIP or SigLIP; for pictures also that of a ViT, DINOv2 or DaViT. Of a
+        plain encoder such as BERT, without modules.json, the mean of the tokens' vectors is taken.
     file
         Lines of text in UTF-8; `-` is stdin.
     images
@@ -106,7 +107,7 @@ def _embed(
     loaded = load(place.path, dtype=dtype, weights=weights)
     pictures = images or place.config.reads == "images"
     embedder = PictureEmbedder.of(loaded) if pictures else Embedder.of(loaded)
-    say(str(loaded.receipt))
+    say(str(embedder.receipt))
     if out is not None:
         embed_file(embedder, lines, out, overwrite=overwrite, progress=Counter(), say=say)
     else:

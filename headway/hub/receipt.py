@@ -43,6 +43,7 @@ class Receipt:
     weights: str = ""  # int8 or int4, where linear maps are stored so
     name: str = ""  # of a model of a hub, with its commit
     stored: str = ""  # the dtype in the file, where the numbers have become another
+    pooling: str = ""  # how a text becomes one vector, where the directory does not say it
     generation_defaults: GenerationDefaults | None = None  # settings of decoding that the directory suggests
 
     def __str__(self) -> str:
@@ -68,6 +69,8 @@ class Receipt:
             yield f"nothing to verify by: {', '.join(self.unverified)}"
         if self.warning:
             yield self.warning
+        if self.pooling:
+            yield f"no modules.json says how a text becomes one vector: {self.pooling}"
         if self.generation_defaults is not None:
             followed, ignored = self.generation_defaults.followed, self.generation_defaults.ignored
             yield from [f"decodes with {', '.join(followed)}"] if followed else []

@@ -14,6 +14,7 @@ from torch import nn
 from headway.config.file_errors import errors_of
 from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
+from headway.hub.carried_files import ModelOrigin
 from headway.hub.family import Entry, Family, Table
 from headway.hub.load import Loaded, fill, load_model
 from headway.hub.receipt import Receipt, hash_of
@@ -59,6 +60,18 @@ def _config(directory: Path, steps: dict[str, Path], encoder: Masked, tokenizer:
         tail=1 if tokenizer is None else tail_of(tokenizer),
         prompt=read_prompt(directory, steps["Pooling"]),
     )
+
+
+def mean_pooled(encoder: Masked, tokenizer: Tokenizer) -> SentenceEncoder:
+    """An encoder of which no file says how its vectors become one: their mean, as sentence-transformers takes it."""
+    folder = encoder.origin.directory if isinstance(encoder.origin, ModelOrigin) else None
+    limit = encoder.config.length if folder is None else read_limit(folder, encoder.config)[0]
+    config = SentenceConfig(
+        encoder=encoder.config, pooling="mean", normalise=False, limit=limit, tail=tail_of(tokenizer)
+    )
+    model = on_meta(config)
+    model.encoder, model.tokenizer = encoder, tokenizer
+    return model.train(encoder.training)
 
 
 def tail_of(tokenizer: Tokenizer) -> int:

@@ -65,20 +65,23 @@ def _masked(config: Any, setting: Setting) -> Passes:
     def read(model: Any) -> Tensor:
         return model(tokens, keep=padded, mask=setting.mask)
 
-    if config.classes or not config.words:
-        labels = _tokens(setting.batch)
+    if config.classes or config.token_classes or config.answers or not config.words:
+        labels = _tokens(setting.batch * setting.length if config.token_classes else setting.batch)
 
         def judge(model: Any) -> Tensor:
-            hidden = model.hidden_states(tokens, keep=keep, types=types, mask=setting.mask)
-            if not config.classes:
-                return hidden.sum()
-            return torch.nn.functional.cross_entropy(model.classify(hidden, keep), labels, reduction="sum")
+            hidden = model.hidden_states(tokens, keep=keep, types=model.told_apart(types), mask=setting.mask)
+            if config.classes:
+                return torch.nn.functional.cross_entropy(model.classify(hidden, keep), labels, reduction="sum")
+            if config.token_classes:
+                scores = model.classify_tokens(hidden).flatten(0, 1)
+                return torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
+            return model.answers(hidden).sum() if config.answers else hidden.sum()
 
         return Passes((*inputs, labels), read, judge)
     words, rows, columns = (_tokens(setting.batch * setting.asked) for _ in range(3))
 
     def loss(model: Any) -> Tensor:
-        hidden = model.hidden_states(tokens, keep=keep, types=types, mask=setting.mask)
+        hidden = model.hidden_states(tokens, keep=keep, types=model.told_apart(types), mask=setting.mask)
         asked = hidden[rows, columns]  # the places where a word is hidden
         head = model.word_head
         return linear_cross_entropy(head.features(asked), model.tokens.weight, words, bias=head.bias)[0]
