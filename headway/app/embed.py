@@ -125,7 +125,7 @@ def picture_vectors(model: Any, paths: Sequence[str | Path]) -> Tensor:
 
 
 def readable(model: Any, tokenizer: Tokenizer | None, name: str) -> tuple[SentenceEncoder | Clip, Tokenizer]:
-    """A model that gives texts vectors and its tokenizer, or a refusal that says what is missing; a plain encoder is pooled."""
+    """A model that gives texts vectors and its tokenizer, or a refusal; a plain encoder is pooled."""
     if not isinstance(model, SentenceEncoder | Clip | Masked):
         kind = getattr(getattr(model, "config", None), "family", type(model).__name__)
         raise ValueError(
