@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.app.spans import Span, answers, entities
 from headway.config.kinds import kinds_where
 from headway.data.lines import lines_of
 from headway.data.stream import stdin_bytes
@@ -20,6 +21,9 @@ from headway.hub.load import Loaded, called, with_tokenizer
 from headway.nn.modes import evaluating
 
 WINDOW = 4096  # inputs; a file may be longer than memory
+SPANS = ("entities", "answers")  # what parts of a text a model may find
+Classes = list[tuple[str, float]]
+Result = Classes | list[Span]
 PICTURES = kinds_where(lambda config: config.reads == "images")  # kinds of models that look at pictures
 
 
@@ -48,7 +52,7 @@ class Classifier:
     @classmethod
     def made(cls, model: Any, tokenizer: Tokenizer | None, name: str, *, cut: bool = False) -> "Classifier":
         kind = model.config.kind
-        if kind not in ("masked", *PICTURES) or not model.config.classes:
+        if kind not in ("masked", *PICTURES) or not (model.config.classes or _finds(model.config)):
             raise ValueError(f"{name} holds a {kind} model without a classifier, so it knows no classes")
         if kind == "masked" and tokenizer is None:
             raise ValueError(f"{name} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
@@ -61,8 +65,8 @@ class Classifier:
 
     @property
     def outcome(self) -> str:
-        """One class of several, several at once, or values."""
-        return "one" if self.sees else self.model.config.outcome
+        """One class of several, several at once, or values; entities or answers, where it finds parts of a text."""
+        return "one" if self.sees else _finds(self.model.config) or self.model.config.outcome
 
     def items(self, files: Sequence[Path]) -> Iterator[Item]:
         """What the files hold: lines of text, or pictures; `-`, or none, is stdin."""
@@ -70,18 +74,21 @@ class Classifier:
 
     def run(
         self, items: Iterator[Item], *, batch: int, progress: Callable[[int], None]
-    ) -> Iterator[tuple[Item, list[tuple[str, float]]]]:
-        """Every input with its classes and their numbers, in the order given."""
+    ) -> Iterator[tuple[Item, Result]]:
+        """Every input with its classes and their numbers, or with the parts that were found, in the order given."""
         done = 0
         while window := list(islice(items, WINDOW)):
-            for item, logits in zip(window, self(window, batch=batch), strict=True):
-                if not bool(logits.isfinite().all()):
-                    raise ValueError(f"the classes of {item.where} are not finite numbers: the weights are damaged")
-                yield item, self.ranked(logits)
+            results = self.spans(window, batch=batch) if self.outcome in SPANS else self._classes(window, batch)
+            yield from zip(window, results, strict=True)
             done += len(window)
             progress(done)
         if not done:
             raise ValueError("there is nothing to classify: the input is empty")
+
+    def _classes(self, items: Sequence[Item], batch: int) -> Iterator[Classes]:
+        for item, logits in zip(items, self(items, batch=batch), strict=True):
+            _check_finite(item, logits)
+            yield self.ranked(logits)
 
     def ranked(self, logits: Float[Tensor, " C"]) -> list[tuple[str, float]]:
         """(class, probability), the most probable first; values stay in the order of their classes."""
@@ -101,22 +108,52 @@ class Classifier:
         return torch.cat([self.model(part).float() for part in images])
 
     def _read(self, items: Sequence[Item], batch: int) -> Float[Tensor, "N C"]:
-        """Texts of similar length are computed together, so that little is padded."""
-        found = self._encoded(items)
-        order = sorted(range(len(items)), key=lambda index: len(found[index].ids))
         logits = torch.empty(len(items), self.model.config.classes)
+        for rows, found in self._passes(self._encoded(items), batch):
+            logits[rows] = found
+        return logits
+
+    @torch.inference_mode()
+    def spans(self, items: Sequence[Item], *, batch: int) -> list[list[Span]]:
+        """The named entities of each text, or the answers to each question, the most probable first."""
+        self._check_pairs(items)
+        encoded = self._encoded(items)
+        results: list[list[Span]] = [[] for _ in items]
+        for rows, found in self._passes(encoded, batch):
+            for row, logits in zip(rows, found, strict=True):
+                item, own = items[row], logits[: len(encoded[row].ids)]
+                _check_finite(item, own)
+                if item.pair is not None:
+                    results[row] = answers(item.pair, encoded[row], own)
+                else:
+                    results[row] = entities(item.text, encoded[row], own, self.model.config.token_label)
+        return results
+
+    def _check_pairs(self, items: Sequence[Item]) -> None:
+        """Answers are found in a second text, entities in one alone."""
+        for item in items:
+            if self.outcome == "answers" and item.pair is None:
+                raise ValueError(
+                    f"{item.where} has no text to find an answer in: give question and text, a tab between"
+                )
+            if self.outcome == "entities" and item.pair is not None:
+                raise ValueError(f"{item.where} has two texts, and this model says of the tokens of one what they are")
+
+    def _passes(self, encoded: Sequence[Any], batch: int) -> Iterator[tuple[list[int], Tensor]]:
+        """Rows and their logits; texts of similar length are computed together, so that little is padded."""
+        order = sorted(range(len(encoded)), key=lambda index: len(encoded[index].ids))
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            tokens, keep = padded([tuple(found[row].ids) for row in rows], left=False)
-            types, _ = padded([tuple(found[row].type_ids) for row in rows], left=False)
-            logits[rows] = self.model(tokens, keep=keep, types=self.model.told_apart(types)).float()
-        return logits
+            tokens, keep = padded([tuple(encoded[row].ids) for row in rows], left=False)
+            types, _ = padded([tuple(encoded[row].type_ids) for row in rows], left=False)
+            yield rows, self.model(tokens, keep=keep, types=self.model.told_apart(types)).float()
 
     def _encoded(self, items: Sequence[Item]) -> list[Any]:
         assert self.tokenizer is not None
         engine, most = self.tokenizer.engine, self.model.config.length
+        paired = self.outcome == "answers"
         if self.cut:
-            engine.enable_truncation(max_length=most)
+            engine.enable_truncation(max_length=most, strategy="only_second" if paired else "longest_first")
         found = engine.encode_batch([item.text if item.pair is None else (item.text, item.pair) for item in items])
         engine.no_truncation()
         self.shortened += sum(bool(one.overflowing) for one in found)
@@ -131,13 +168,10 @@ class Classifier:
         return found
 
 
-Classes = list[tuple[str, float]]
-
-
 @overload
 def classify(
     model: Any, inputs: str | Path, *, tokenizer: Tokenizer | None = None, batch: int = 32, cut: bool = False
-) -> Classes: ...
+) -> Result: ...
 @overload
 def classify(
     model: Any,
@@ -146,13 +180,16 @@ def classify(
     tokenizer: Tokenizer | None = None,
     batch: int = 32,
     cut: bool = False,
-) -> list[Classes]: ...
+) -> list[Result]: ...
 def classify(
     model: Any, inputs: Any, *, tokenizer: Tokenizer | None = None, batch: int = 32, cut: bool = False
-) -> Classes | list[Classes]:
+) -> Result | list[Result]:
     """(class, probability) of a text or a picture's path, the most probable first; a list of these for several.
 
-    Two texts that belong together are a tuple. The model is one that `headway.load` gave, or the name or path of one.
+    Two texts that belong together are a tuple. A classifier of tokens gives the named entities of a text, and a model
+    for questions the answers to (question, text), as `Span`s with text, label, probability, start and end.
+
+    The model is one that `headway.load` gave, or the name or path of one.
     """
     found, known = with_tokenizer(model, tokenizer)
     classifier = Classifier.made(found, known, called(model), cut=cut)
@@ -161,6 +198,18 @@ def classify(
     with evaluating(found):
         results = [classes for _, classes in classifier.run(iter(rows), batch=batch, progress=lambda done: None)]
     return results[0] if single else results
+
+
+def _finds(config: Any) -> str:
+    """What parts of a text a model finds: entities, answers, or none."""
+    if config.kind != "masked" or config.classes:
+        return ""
+    return "entities" if config.token_classes else "answers" if config.answers else ""
+
+
+def _check_finite(item: Item, logits: Tensor) -> None:
+    if not bool(logits.isfinite().all()):
+        raise ValueError(f"the classes of {item.where} are not finite numbers: the weights are damaged")
 
 
 def _item(given: Any, place: int) -> Item:

@@ -1,4 +1,4 @@
-"""Lines in, vectors out, chunk by chunk.
+"""Lines of text, or paths of pictures, in; vectors out, chunk by chunk.
 
 Texts are sorted by length within a chunk, and chunks lie where they lie whatever happened before: a run that went on
 after an interruption gives the bytes of one that was never interrupted.
@@ -14,20 +14,26 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from headway.app.resumable_file import ResumableFile
+from headway.config.kinds import kinds_where
+from headway.data.image import read_image
 from headway.data.lines import text_of
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import Loaded, called, with_tokenizer
 from headway.hub.receipt import Receipt
 from headway.hub.sentence import mean_pooled
+from headway.models.clip import Clip
 from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder
 from headway.nn.modes import evaluating
 
 # Lines between two checkpoints: an interruption costs less than this; sorting so many leaves rows well filled.
 CHUNK = 512
+PICTURES = 32  # read together
+SEEING = kinds_where(lambda config: config.reads in ("images", "images and tokens"))
 BY_MEAN = "the mean of its tokens' vectors"
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 Form = Callable[[Sequence[str], Vectors], bytes]
@@ -38,7 +44,7 @@ Progress = Callable[[int, int], None]  # lines done, of how many
 class Embedder:
     """Texts to vectors."""
 
-    model: SentenceEncoder
+    model: SentenceEncoder | Clip
     tokenizer: Tokenizer
     hash: str  # of all that a vector depends on
     receipt: Receipt
@@ -48,27 +54,79 @@ class Embedder:
     def of(cls, loaded: Loaded) -> "Embedder":
         model, tokenizer = readable(*loaded[:2], loaded.receipt.path)
         receipt = loaded.receipt if model is loaded.model else replace(loaded.receipt, pooling=BY_MEAN)
-        parts = (
-            receipt.weights_hash or receipt.hash,
-            receipt.dtype,
-            model.config.model_dump_json(),
-            tokenizer.engine.to_str(),
-        )
-        return cls(model, tokenizer, hashlib.sha256("\n".join(parts).encode()).hexdigest(), receipt)
+        return cls(model, tokenizer, _hash_of(receipt, model, tokenizer.engine.to_str()), receipt)
+
+    @property
+    def width(self) -> int:
+        return self.model.config.width
 
     def __call__(self, texts: Sequence[str], done: Callable[[int], None] | None = None) -> Vectors:
         tokens = self.tokenizer.encode_all([self.model.config.prompt + text for text in texts])
         found = self.model.encode(tokens, done=done).float().numpy()
         self.cut += sum(len(text) > self.model.config.limit for text in tokens)
-        if not np.isfinite(found).all():
-            bad = texts[int(np.argmin(np.isfinite(found).all(1)))]
-            raise ValueError(f"the vector of {bad[:40]!r} is not finite: the weights are damaged")
-        return found
+        return _finite(texts, found)
 
 
-def readable(model: Any, tokenizer: Tokenizer | None, name: str) -> tuple[SentenceEncoder, Tokenizer]:
-    """A sentence encoder and its tokenizer, or a refusal that says what is missing; a plain encoder is pooled."""
-    if not isinstance(model, SentenceEncoder | Masked):
+@dataclass
+class PictureEmbedder:
+    """Paths of pictures to vectors."""
+
+    model: Any
+    hash: str
+    receipt: Receipt
+    cut: int = 0  # of pictures nothing is cut that the model would read
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> "PictureEmbedder":
+        model = seeing(loaded.model, loaded.receipt.path)
+        return cls(model, _hash_of(loaded.receipt, model, "pictures"), loaded.receipt)
+
+    @property
+    def width(self) -> int:
+        return self.model.config.vector_width
+
+    def __call__(self, paths: Sequence[str], done: Callable[[int], None] | None = None) -> Vectors:
+        if "" in paths:
+            raise ValueError("a line is empty, and each is the path of a picture: leave it out")
+        found = []
+        for start in range(0, len(paths), PICTURES):
+            found.append(picture_vectors(self.model, paths[start : start + PICTURES]).float().numpy())
+            if done is not None:
+                done(min(start + PICTURES, len(paths)))
+        return _finite(paths, np.concatenate(found))
+
+
+def _hash_of(receipt: Receipt, model: Any, reading: str) -> str:
+    """Of all that a vector depends on but its input."""
+    parts = (receipt.weights_hash or receipt.hash, receipt.dtype, model.config.model_dump_json(), reading)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _finite(texts: Sequence[str], found: Vectors) -> Vectors:
+    if not np.isfinite(found).all():
+        bad = texts[int(np.argmin(np.isfinite(found).all(1)))]
+        raise ValueError(f"the vector of {bad[:40]!r} is not finite: the weights are damaged")
+    return found
+
+
+def seeing(model: Any, name: str) -> Any:
+    """A model that reads pictures, or a refusal."""
+    kind = getattr(getattr(model, "config", None), "kind", type(model).__name__)
+    if kind not in SEEING:
+        raise ValueError(f"{name} holds a {kind} model, which reads no pictures; {', '.join(SEEING)} do")
+    return model
+
+
+@torch.no_grad()
+def picture_vectors(model: Any, paths: Sequence[str | Path]) -> Tensor:
+    """One row for each picture."""
+    config = model.config.vision if isinstance(model, Clip) else model.config
+    return model.image_vectors(torch.stack([read_image(path, config) for path in paths]))
+
+
+def readable(model: Any, tokenizer: Tokenizer | None, name: str) -> tuple[SentenceEncoder | Clip, Tokenizer]:
+    """A model that gives texts vectors and its tokenizer, or a refusal; a plain encoder is pooled."""
+    if not isinstance(model, SentenceEncoder | Clip | Masked):
         kind = getattr(getattr(model, "config", None), "family", type(model).__name__)
         raise ValueError(
             f"{name} holds a {kind} model and no way to make one vector of a text: a sentence encoder has a "
@@ -79,18 +137,30 @@ def readable(model: Any, tokenizer: Tokenizer | None, name: str) -> tuple[Senten
     return (mean_pooled(model, tokenizer) if isinstance(model, Masked) else model), tokenizer
 
 
-def embed(model: Any, texts: str | Sequence[str], *, tokenizer: Tokenizer | None = None) -> Tensor:
-    """The vector of a text, or one row for each of several (N O), by a sentence encoder.
+def embed(
+    model: Any, texts: str | Path | Sequence[str] | Sequence[Path], *, tokenizer: Tokenizer | None = None
+) -> Tensor:
+    """The vector of a text, or one row for each of several (N O), by a sentence encoder or a CLIP.
 
     Of an encoder without a pooling (a plain BERT) it is the mean of the vectors of its tokens.
-    The model is one that `headway.load` gave, or the name or path of one; without a tokenizer it reads with its own.
-    Texts are packed without padding, and what one of them gets does not depend on the others.
+    A `Path`, or several, are pictures, for a model that sees: those of a CLIP lie in the space of its texts. The model
+    is one that `headway.load` gave, or the name or path of one; without a tokenizer it reads with its own. Texts are
+    packed without padding, and what one of them gets does not depend on the others.
     """
+    single = isinstance(texts, str | Path)
+    several = [texts] if isinstance(texts, str | Path) else list(texts)
+    paths = [one for one in several if isinstance(one, Path)]
+    if paths:
+        if len(paths) != len(several):
+            raise ValueError("texts and paths of pictures are embedded in two calls: give one kind at a time")
+        seer = seeing(with_tokenizer(model, tokenizer)[0], called(model))
+        with evaluating(seer):
+            parts = [picture_vectors(seer, paths[at : at + PICTURES]) for at in range(0, len(paths), PICTURES)]
+        return parts[0][0] if single else torch.cat(parts)
     found, known = readable(*with_tokenizer(model, tokenizer), called(model))
-    several = [texts] if isinstance(texts, str) else list(texts)
     with evaluating(found):
-        vectors = found.encode(known.encode_all([found.config.prompt + text for text in several]))
-    return vectors[0] if isinstance(texts, str) else vectors
+        vectors = found.encode(known.encode_all([found.config.prompt + str(text) for text in several]))
+    return vectors[0] if single else vectors
 
 
 @dataclass(frozen=True)
@@ -138,7 +208,13 @@ def _heading(rows: int, width: int) -> bytes:
 
 
 def embed_file(
-    embed: Embedder, lines: Lines, out: Path, *, overwrite: bool, progress: Progress, say: Callable[[str], None]
+    embed: Embedder | PictureEmbedder,
+    lines: Lines,
+    out: Path,
+    *,
+    overwrite: bool,
+    progress: Progress,
+    say: Callable[[str], None],
 ) -> None:
     """Vectors of all lines into `out` (.npy or .jsonl), going on where an earlier run stopped."""
     body = form_of(out)
@@ -146,7 +222,7 @@ def embed_file(
     with ResumableFile(out, source, overwrite=overwrite, say=say) as part:
         if part.done is not None:
             say(f"going on after {part.done:,} of {lines.count:,} lines")
-        head = _heading(lines.count, embed.model.config.width) if body is _as_numbers else b""
+        head = _heading(lines.count, embed.width) if body is _as_numbers else b""
         done = part.begin(head) if part.done is None else part.done
         embed.cut = part.notes.get("cut", 0)
         try:

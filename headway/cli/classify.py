@@ -21,30 +21,35 @@ def classify(
     weights: Weights = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Classes of lines of text, or of pictures.
+    """Classes of lines of text, or of pictures; named entities; answers.
 
     A line is a text, or two texts with a tab between them. Each gives one
     line: the most probable class and its probability, then the next ones,
     with tabs between. A model that scores each class for itself gives
     probabilities that need not add up to 1; one that was trained on values
-    gives those, in the order of its classes. A result does not depend on
-    what else is in the file. An empty line is a text like any other; among
+    gives those, in the order of its classes. A classifier of tokens gives
+    the named entities of a line, each with its label and probability. A
+    model for questions reads a question and a text, a tab between them, and
+    gives the answers that it finds there. A result does not depend on what
+    else is in the file. An empty line is a text like any other; among
     paths of pictures it is a mistake.
 
     For example:
 
         headway classify models/sentiment reviews.txt
         headway classify models/sentiment --json < reviews.txt
+        headway classify models/ner news.txt --json
         headway classify models/vit cat.jpg dog.jpg
 
     Parameters
     ----------
     directory
-        The model: a run, or the directory of a BERT with a classifier for text, of a ViT, DeiT or DaViT for pictures.
+        The model: a run, or the directory of an encoder such as BERT with a classifier for text, of a ViT, DeiT or
+        DaViT for pictures.
     files
         Lines of text in UTF-8, or pictures; `-`, or none at all, is stdin: lines of text, or paths of pictures.
     top
-        How many classes to show.
+        How many classes, or answers, to show.
     batch
         How many inputs to compute together.
     cut
@@ -61,7 +66,6 @@ def classify(
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.classify import Classifier, check
     from headway.hub import load, target
-    from headway.render.text import cell
 
     place = target.directory(directory)
     check(files, place.config.kind)
@@ -75,19 +79,38 @@ def classify(
         if json:
             print(json_format.dumps(_row(item, classes, classifier, top), ensure_ascii=False))
         else:
-            print("\t".join(f"{cell(label)}\t{value:.4f}" for label, value in classes[:top]))
+            print("\t".join(_cells(classes, classifier.outcome, top)))
     if cut and not classifier.sees:
         most = classifier.model.config.length
         say(f"cut to {most} tokens, the most that this model reads: {classifier.shortened:,} of {count:,} lines")
     return 0
 
 
-def _row(item: Any, classes: list[tuple[str, float]], classifier: Any, top: int) -> dict[str, Any]:
+def _cells(found: list[Any], outcome: str, top: int) -> list[str]:
+    """What stands between the tabs of a line."""
+    from headway.render.text import cell
+
+    if outcome == "entities":
+        return [f"{cell(one.text)}\t{cell(one.label)}\t{one.probability:.4f}" for one in found]
+    if outcome == "answers":
+        return [f"{cell(one.text or one.label)}\t{one.probability:.4f}" for one in found[:top]]
+    return [f"{cell(label)}\t{value:.4f}" for label, value in found[:top]]
+
+
+def _row(item: Any, classes: list[Any], classifier: Any, top: int) -> dict[str, Any]:
     row: dict[str, Any] = {"file" if classifier.sees else "text": item.text}
     row |= {} if item.pair is None else {"pair": item.pair}
+    if classifier.outcome == "entities":
+        return {**row, "entities": [_span(one) for one in classes]}
+    if classifier.outcome == "answers":
+        return {**row, "answer": classes[0].text or None, "answers": [_span(one) for one in classes[:top]]}
     if classifier.outcome == "one":
         row["label"] = classes[0][0]
     if classifier.outcome == "several":
         row["labels"] = [label for label, value in classes if value >= 0.5]
     name = "value" if classifier.outcome == "value" else "probability"
     return {**row, "classes": [{"label": label, name: float(f"{value:.6g}")} for label, value in classes[:top]]}
+
+
+def _span(one: Any) -> dict[str, Any]:
+    return {**one._asdict(), "probability": float(f"{one.probability:.6g}")}

@@ -1,4 +1,4 @@
-"""`headway embed`: lines in, vectors out."""
+"""`headway embed`: lines of text, or paths of pictures, in; vectors out."""
 
 import json as json_format
 import shutil
@@ -26,13 +26,14 @@ def embed(
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("-"),
     /,
     *,
+    images: Annotated[bool, Parameter(negative="")] = False,
     out: Annotated[Path | None, Parameter(alias="-o")] = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
     weights: Weights = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """One vector for each line of text, by a sentence encoder.
+    """One vector for each line of text, by a sentence encoder or a CLIP, or for each picture.
 
     Lines are sorted by length and packed without padding; vectors stand in
     the order of the lines. A line with more tokens than the model reads is
@@ -47,15 +48,18 @@ def embed(
         headway embed all-MiniLM-L6-v2/ lines.txt -o vectors.npy
         headway embed all-MiniLM-L6-v2/ - -o vectors.jsonl < lines.txt
         echo "a line" | headway embed all-MiniLM-L6-v2/
+        ls photos/*.jpg | headway embed clip-vit-base-patch32/ --images -o photos.npy
 
     Parameters
     ----------
     directory
-        The model: a run, or a directory as sentence-transformers saves it (modules.json, config.json,
-        model.safetensors, tokenizer.json). Of a plain encoder such as BERT, without modules.json, the mean of the
-        tokens' vectors is taken.
+        The model: a run, a directory as sentence-transformers saves it (modules.json, config.json, model.safetensors,
+        tokenizer.json), or that of a CLIP or SigLIP; for pictures also that of a ViT, DINOv2 or DaViT. Of a
+        plain encoder such as BERT, without modules.json, the mean of the tokens' vectors is taken.
     file
         Lines of text in UTF-8; `-` is stdin.
+    images
+        The lines are paths of pictures. A model that reads nothing else takes them so without being told.
     out
         A .npy file (float32, one row a line) or a .jsonl file (one object a line); without it, objects on stdout.
     overwrite
@@ -68,7 +72,10 @@ def embed(
     check_words("embed", [str(file)], options_of(embed))
     try:
         with _opened(file) as stream, _terminable():
-            facts = _embed(directory, stream, name_of(file), out=out, overwrite=overwrite, dtype=dtype, weights=weights)
+            facts = _embed(
+                directory, stream, name_of(file), images=images, out=out, overwrite=overwrite, dtype=dtype,
+                weights=weights,
+            )  # fmt: skip
     except Terminated:
         return TERMINATED
     if json and out is not None:
@@ -81,13 +88,14 @@ def _embed(
     stream: BinaryIO,
     name: str,
     *,
+    images: bool,
     out: Path | None,
     overwrite: bool,
     dtype: str | None,
     weights: str | None,
 ) -> dict[str, Any]:
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.embed import Embedder, Lines, embed_file, form_of
+    from headway.app.embed import Embedder, Lines, PictureEmbedder, embed_file, form_of
     from headway.app.resumable_file import check_place
     from headway.hub import load, target
 
@@ -95,18 +103,20 @@ def _embed(
         form_of(out)
         check_place(out, overwrite)
     lines = Lines.of(stream, name)  # a mistake in the input is said before the model is loaded
-    loaded = load(target.directory(directory).path, dtype=dtype, weights=weights)
-    embedder = Embedder.of(loaded)
+    place = target.directory(directory)
+    loaded = load(place.path, dtype=dtype, weights=weights)
+    pictures = images or place.config.reads == "images"
+    embedder = PictureEmbedder.of(loaded) if pictures else Embedder.of(loaded)
     say(str(embedder.receipt))
     if out is not None:
         embed_file(embedder, lines, out, overwrite=overwrite, progress=Counter(), say=say)
     else:
         _print(embedder, lines)
-    say(f"{lines.count:,} lines, {embedder.model.config.width} numbers each" + (f": {out}" if out else ""))
+    say(f"{lines.count:,} lines, {embedder.width} numbers each" + (f": {out}" if out else ""))
     if embedder.cut:
         limit = embedder.model.config.limit
         say(f"cut to {limit} tokens, the most that this model reads: {embedder.cut:,} of {lines.count:,} lines")
-    return {"out": str(out), "lines": lines.count, "width": embedder.model.config.width, "cut": embedder.cut}
+    return {"out": str(out), "lines": lines.count, "width": embedder.width, "cut": embedder.cut}
 
 
 def _print(embedder: Any, lines: Any) -> None:

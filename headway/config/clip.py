@@ -44,6 +44,11 @@ class ClipConfig(ModelConfig):
         return self.length
 
     @property
+    def vector_width(self) -> int:
+        """Of the vectors of images: that of the texts' too."""
+        return self.width
+
+    @property
     def prompt(self) -> str:
         """Nothing stands before a text."""
         return ""

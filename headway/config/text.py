@@ -133,6 +133,7 @@ class MaskedConfig(ModelConfig):
     offset: Whole = 0
     own_embedding_width: Size | None = Field(default=None, alias="embedding_width")  # None: that of the stack
     eps: float = 1e-12  # of the norms outside of the stack
+    embedding_norm: bool = True  # of what enters the stack
     pooler: bool = True
     pooler_activation: str = "tanh"
     words: bool = False

@@ -229,6 +229,11 @@ class DaViTConfig(ModelConfig):
         steps = [self.stride * 2**stage for stage in range(len(self.depths))]
         return tuple((-(-rows // step), -(-columns // step)) for step in steps)
 
+    @property
+    def vector_width(self) -> int:
+        """Of the image's vector."""
+        return self.widths[-1]
+
     def padded(self, stage: int) -> Pair:
         """The grid of a stage, filled up to whole windows."""
         (rows, columns), (down, across) = self.grids[stage], sides(self.window)

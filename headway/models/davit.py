@@ -64,6 +64,10 @@ class DaViT(Model):
         """The image's own vector: the mean over the grid, normalised."""
         return self.norm(grid.mean((2, 3)))
 
+    def image_vectors(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
+        """The image's own vector, whatever else the model is for."""
+        return self.vector(self.hidden_states(images))
+
     def logits(self, grid: Float[Tensor, "B D y x"]) -> Float[Tensor, "B C"]:
         if self.head is None:
             raise ValueError("this model has no classifier: its configuration would need classes=2, or more")

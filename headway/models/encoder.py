@@ -39,7 +39,7 @@ class Masked(Model):
         self.tokens = embedding(c.vocabulary, narrow)
         self.positions = make_positions(c.positions, c.length, narrow, offset=c.offset)
         self.types = embedding(c.types, narrow) if c.types else None
-        self.norm = make_norm(block.norm, narrow, eps=c.eps)
+        self.norm = make_norm(block.norm if c.embedding_norm else "none", narrow, eps=c.eps)
         self.dropout = nn.Dropout(block.dropout)
         self.project = nn.Linear(narrow, block.width) if narrow != block.width else None
         self.stack = Stack(c.stack)

@@ -56,7 +56,7 @@ def _lines(config: Any) -> Iterator[str]:
         yield sizes
     if (positions := getattr(config, "positions", None)) is not None:
         yield f"positions {positions}"
-    for name in ("stack", "encoder", "decoder"):
+    for name in ("vision", "stack", "encoder", "decoder"):
         part = getattr(config, name, None)
         if isinstance(part, StackConfig):
             yield from _stack(name, part)

@@ -93,6 +93,10 @@ class Vision(Model):
         mean = hidden[:, self.config.extra :].mean(1)
         return mean if self.config.pooling == "mean" else torch.cat([hidden[:, 0], mean], dim=-1)
 
+    def image_vectors(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B O"]:
+        """The image's own vector, whatever else the model is for."""
+        return self.vector(self.hidden_states(images))
+
     def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """tanh of a linear map of the image's vector."""
         if self.pooler is None:

@@ -95,7 +95,7 @@ def _read(c: MaskedConfig, setting: Setting) -> Part:
         "",
         beside("", words, sentences),
         leaf("types_sum", add_price(rows * narrow)) if c.types else None,
-        leaf("norm", norm_price(block.norm, rows, narrow)),
+        leaf("norm", norm_price(block.norm, rows, narrow)) if c.embedding_norm else None,
         dropped("dropout", setting, rows * narrow, block.dropout),
         inner if c.own_embedding_width is not None else None,
         stack_part("stack", c.stack, setting),

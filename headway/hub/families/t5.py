@@ -1,6 +1,7 @@
 """T5's layout: one embedding, a relative bias that the first layer of each stack holds, no biases anywhere else.
 
 Version 1.0 has a plain feed-forward, and its tied head takes h / √width; 1.1 (Flan, mT5) a gated one and its own head.
+An encoder alone (T5EncoderModel, as sentence-t5 has it) is read where config.json names it and no decoder is there.
 What mT5's config.json says of the tie is not followed by anybody: a head that the file has is the head.
 """
 
@@ -8,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Relative, StackConfig
-from headway.config.text import Seq2SeqConfig
+from headway.config.text import MaskedConfig, Seq2SeqConfig
 from headway.hub.families.common import (
     activation_of,
     activation_to,
+    architecture_of,
     decoding,
     forced_of,
     forced_to,
@@ -31,6 +33,12 @@ OUTSIDE = [
     Entry(f"decoder.{_BIAS}", "target_bias.weight"),
     Entry("encoder.final_layer_norm.weight", "encoder.norm.weight"),
     Entry("decoder.final_layer_norm.weight", "decoder.norm.weight"),
+]
+ENCODER = [
+    Entry("shared.weight", "tokens.weight"),
+    Tied("encoder.embed_tokens.weight", "shared.weight"),
+    Entry(f"encoder.{_BIAS}", "stack.bias.weight"),
+    Entry("encoder.final_layer_norm.weight", "stack.norm.weight"),
 ]
 HEAD = {True: Tied("lm_head.weight", "shared.weight"), False: Entry("lm_head.weight", "head.weight")}
 # Within a block: their name -> ours. The decoder's second layer attends to the source.
@@ -61,13 +69,16 @@ DEFAULTS = {
 }  # fmt: skip
 MT5 = {"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu"}
 ARCHITECTURES = {"t5": "T5ForConditionalGeneration", "mt5": "MT5ForConditionalGeneration"}
+ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel"}
 
 
-def table(config: Seq2SeqConfig) -> Table:
-    feedforward = config.decoder.block.feedforward
-    assert feedforward is not None
-    third = (GATED if feedforward.gated else PLAIN) | REST
+def table(config: Seq2SeqConfig | MaskedConfig) -> Table:
+    stack = config.stack if isinstance(config, MaskedConfig) else config.decoder
+    assert stack.block.feedforward is not None
+    third = (GATED if stack.block.feedforward.gated else PLAIN) | REST
     encoder = OWN | {f"layer.1.{theirs}": ours for theirs, ours in third.items()}
+    if isinstance(config, MaskedConfig):
+        return [*ENCODER, *expand(_layer("encoder", encoder, "stack"), i=range(stack.layers))]
     decoder = OWN | CROSS | {f"layer.2.{theirs}": ours for theirs, ours in third.items()}
     return [
         *OUTSIDE,
@@ -77,21 +88,24 @@ def table(config: Seq2SeqConfig) -> Table:
     ]
 
 
-def _layer(stack: str, names: Mapping[str, str]) -> Table:
+def _layer(stack: str, names: Mapping[str, str], own: str = "") -> Table:
     return [
-        Entry(f"{stack}.block.{{i}}.{theirs}.weight", f"{stack}.blocks.{{i}}.{ours}.weight")
+        Entry(f"{stack}.block.{{i}}.{theirs}.weight", f"{own or stack}.blocks.{{i}}.{ours}.weight")
         for theirs, ours in names.items()
     ]
 
 
-def read(config: Mapping[str, Any], names: frozenset[str]) -> Seq2SeqConfig:
+def read(config: Mapping[str, Any], names: frozenset[str]) -> Seq2SeqConfig | MaskedConfig:
     family = config["model_type"]
     c = {**DEFAULTS, **(MT5 if family == "mt5" else {}), **config}
-    refuse(c, {"is_encoder_decoder": True, "is_decoder": False})
+    bias = Relative(buckets=c["relative_attention_num_buckets"], max_distance=c["relative_attention_max_distance"])
     block = _block(c)
+    if architecture_of(c) in ENCODERS.values() and not any(name.startswith("decoder.") for name in names):
+        stack = StackConfig(block=block, layers=c["num_layers"], final_norm=True, bias=bias)
+        return _encoder(c, family, stack)
+    refuse(c, {"is_encoder_decoder": True, "is_decoder": False})
     tied, scaled = _head(c, family, stored="lm_head.weight" in names)
     special = special_of(c)
-    bias = Relative(buckets=c["relative_attention_num_buckets"], max_distance=c["relative_attention_max_distance"])
     return Seq2SeqConfig(
         family=family,
         vocabulary=c["vocab_size"],
@@ -101,6 +115,20 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> Seq2SeqConfig:
         head_scale=c["d_model"] ** -0.5 if scaled else 1.0,
         special=special.replace(start=special.pad if special.start is None else special.start),
         forced=forced_of(c),
+    )
+
+
+def _encoder(config: Mapping[str, Any], family: str, stack: StackConfig) -> MaskedConfig:
+    return MaskedConfig(
+        family=family,
+        vocabulary=config["vocab_size"],
+        length=config.get("n_positions", 512),
+        types=0,
+        stack=stack,
+        positions="none",
+        embedding_norm=False,
+        pooler=False,
+        special=special_of(config).replace(start=None),
     )
 
 
@@ -143,21 +171,35 @@ def _feedforward(config: Mapping[str, Any]) -> FeedForwardConfig:
     return FeedForwardConfig(hidden=config["d_ff"], activation=activation_of(name), gated=gated, bias=False)
 
 
-def write(config: Seq2SeqConfig) -> dict[str, Any]:
-    block, bias = config.encoder.block, config.encoder.bias
+def write(config: Seq2SeqConfig | MaskedConfig) -> dict[str, Any]:
+    if isinstance(config, MaskedConfig):
+        alone = {"architectures": [ENCODERS[config.family]], "n_positions": config.length}
+        return {**_sizes(config, config.stack), **alone, **special_to(config.special)}
+    return {
+        **_sizes(config, config.encoder),
+        "architectures": [ARCHITECTURES[config.family]],
+        "num_decoder_layers": config.decoder.layers,
+        "tie_word_embeddings": config.tied,
+        **({"scale_decoder_outputs": config.head_scale != 1.0} if config.family == "t5" else {}),
+        **special_to(config.special),
+        **forced_to(config.forced),
+    }
+
+
+def _sizes(config: Seq2SeqConfig | MaskedConfig, stack: StackConfig) -> dict[str, Any]:
+    """What config.json says of an encoder, with a decoder beside it or without."""
+    block, bias = stack.block, stack.bias
     if block.feedforward is None or not isinstance(bias, Relative):
         raise unfit(config.family, "encoder.bias", bias)
     name = activation_to(block.feedforward.activation)
     name = "gelu" if block.feedforward.gated and name == "gelu_new" else name
     return {
         "model_type": config.family,
-        "architectures": [ARCHITECTURES[config.family]],
         "vocab_size": config.vocabulary,
         "d_model": block.width,
         "d_kv": block.attention.head_width,
         "d_ff": block.feedforward.hidden,
-        "num_layers": config.encoder.layers,
-        "num_decoder_layers": config.decoder.layers,
+        "num_layers": stack.layers,
         "num_heads": block.attention.heads,
         "relative_attention_num_buckets": bias.buckets,
         "relative_attention_max_distance": bias.max_distance,
@@ -165,10 +207,6 @@ def write(config: Seq2SeqConfig) -> dict[str, Any]:
         "layer_norm_epsilon": block.eps,
         "feed_forward_proj": f"gated-{name}" if block.feedforward.gated else name,
         "is_encoder_decoder": True,
-        "tie_word_embeddings": config.tied,
-        **({"scale_decoder_outputs": config.head_scale != 1.0} if config.family == "t5" else {}),
-        **special_to(config.special),
-        **forced_to(config.forced),
     }
 
 
