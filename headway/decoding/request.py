@@ -30,7 +30,8 @@ class Request(GenerationOptions):
     A text ends before a `stop` string, and at one of the `stop_tokens`. A draw depends on the seed and on the position
     of the token, and on nothing else: the same request gives the same tokens in any company, and two samples of one
     prompt need two seeds. `logprobs` asks for each token's log-probability under the model itself, and for so many of
-    the likeliest beside it. Messages are written by the model's chat template, which may ask for `tools` and other
+    the likeliest beside it. `first_token` is the one that may come first, of a model that reads a source: the language
+    to translate into, say. Messages are written by the model's chat template, which may ask for `tools` and other
     `template_variables`. What a request does not say, the model's generation_config.json may.
 
     >>> Request(prompt=(5, 7), temperature=-1)
@@ -44,6 +45,7 @@ class Request(GenerationOptions):
     template_variables: dict[str, Any] = Field(default_factory=dict)
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     stop_tokens: tuple[Token, ...] = ()
+    first_token: Token | None = None
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     logprobs: Annotated[int, Field(ge=0)] | None = None
 
@@ -103,6 +105,7 @@ class RequestOptions(TypedDict, total=False):
     template_variables: Mapping[str, Any]
     stop: str | Sequence[str]
     stop_tokens: Sequence[int]
+    first_token: int | None
     seed: int
     logprobs: int | None
 
