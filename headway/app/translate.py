@@ -1,5 +1,6 @@
 """Lines in, lines out, by a model that reads a source: a window of lines at a time, in the order given."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -7,6 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
+from headway.config import nearest
 from headway.config.kinds import kinds_where
 from headway.data.lines import lines_of
 from headway.data.tokenizer import Tokenizer
@@ -37,6 +39,8 @@ class Translator:
     length_penalty: float = 1.0
     max_new_tokens: int = 256
     prefix: str = ""
+    source_language: int | None = None  # the tokens of the languages, where the model has several
+    target_language: int | None = None
     cut: bool = False  # a line that is too long, instead of refusing it
     when_cut: Callable[[Line, int], None] = lambda line, most: None  # hears of it, and to how many tokens
 
@@ -49,6 +53,9 @@ class Translator:
         check_kind(name, model.config.kind)
         if tokenizer is None:
             raise ValueError(f"{name} has no tokenizer (tokenizer.json), so it cannot read text")
+        for which in ("source_language", "target_language"):
+            if options.get(which) is not None:
+                options[which] = language_token(tokenizer, options[which], name)
         return cls(model, tokenizer, **options)
 
     def run(
@@ -87,7 +94,8 @@ class Translator:
             ) from None
 
     def _decoded(self, sources: Sequence[tuple[int, ...]]) -> list[Generation]:
-        requests = [Request(prompt=source, max_new_tokens=self.max_new_tokens) for source in sources]
+        first = {} if self.target_language is None else {"first_token": self.target_language}
+        requests = [Request(prompt=source, max_new_tokens=self.max_new_tokens, **first) for source in sources]
         options: dict[str, Any] = {"tokenizer": self.tokenizer, "past_length": "stop"}
         if self.beams is None:
             return generate(self.model, requests, **options)
@@ -97,9 +105,19 @@ class Translator:
     def _encoded(self, lines: Sequence[Line]) -> list[tuple[int, ...]]:
         """The tokens of each line; none where it has no words."""
         found = self.tokenizer.encode_all([self.prefix + line.text for line in lines])
+        if self.source_language is not None:
+            found = [self._spoken(tokens) for tokens in found]
         return [
             self._fitting(line, tokens) if line.text.strip() else () for line, tokens in zip(lines, found, strict=True)
         ]
+
+    def _spoken(self, tokens: list[int]) -> list[int]:
+        """The tokens of a line with another language where the tokenizer put its own."""
+        known, own = set(languages(self.tokenizer).values()), self.source_language
+        assert own is not None
+        if not known.intersection(tokens):
+            raise ValueError("this tokenizer puts no language beside a text: leave source_language out")
+        return [own if token in known else token for token in tokens]
 
     def _fitting(self, line: Line, tokens: list[int]) -> tuple[int, ...]:
         most = self.model.config.length if self.model.config.kind == "seq2seq" else None
@@ -124,6 +142,8 @@ class Options(TypedDict, total=False):
     length_penalty: float
     max_new_tokens: int
     prefix: str
+    source_language: str | None
+    target_language: str | None
     cut: bool
     batch: int
 
@@ -137,7 +157,8 @@ def translate(
 ) -> Generation | list[Generation]:
     """The translation of a text, or of each of several, by a model that reads a source; `.text` has the words.
 
-    The model is one that `headway.load` gave, or the name or path of one. An empty text stays empty.
+    The model is one that `headway.load` gave, or the name or path of one. An empty text stays empty. A model of several
+    languages (M2M-100, mBART-50, NLLB-200) is told them by their codes: source_language="en", target_language="de".
     """
     found, known = with_tokenizer(model, tokenizer)
     translator = Translator.made(found, known, called(model), **options)
@@ -145,6 +166,26 @@ def translate(
     with evaluating(found):
         results = translator(rows, batch=batch)
     return results[0] if isinstance(texts, str) else results
+
+
+# How tokenizers write languages: __de__ (M2M-100), de_DE (mBART), deu_Latn (NLLB-200).
+LANGUAGE = re.compile(r"__([a-z]{2,3})__|([a-z]{2,3}_[A-Z][A-Za-z]+)")
+
+
+def languages(tokenizer: Tokenizer) -> dict[str, int]:
+    """The languages that a tokenizer has tokens for, by their codes."""
+    added = {number: token.content for number, token in tokenizer.engine.get_added_tokens_decoder().items()}
+    found = {number: LANGUAGE.fullmatch(content) for number, content in added.items()}
+    return {one[1] or one[2]: number for number, one in found.items() if one is not None}
+
+
+def language_token(tokenizer: Tokenizer, code: str, name: str) -> int:
+    """The token of a language; one that the tokenizer does not know is refused."""
+    known = languages(tokenizer)
+    if code not in known:
+        listed = f"it has {', '.join(sorted(known))}" if known else "it has none: leave the languages out"
+        raise ValueError(f"{name} has no token for the language {code!r}{nearest(code, known)}; {listed}")
+    return known[code]
 
 
 def check_kind(path: str, kind: str) -> None:

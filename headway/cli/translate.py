@@ -19,6 +19,8 @@ def translate(
     length_penalty: float = 1.0,
     max_new_tokens: Annotated[int, Parameter(alias="--max-tokens")] = 256,
     prefix: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    source_language: str | None = None,
+    target_language: str | None = None,
     batch: int = 32,
     cut: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
@@ -37,11 +39,12 @@ def translate(
         headway translate opus-mt-en-de/ english.txt --beam 6 > german.txt
         headway translate t5-small/ english.txt --prefix "translate English to German: "
         echo "Good morning." | headway translate opus-mt-en-de/ --json
+        headway translate nllb-200-distilled-600M/ english.txt --target-language deu_Latn
 
     Parameters
     ----------
     directory
-        The model: a run, or the directory of a T5, BART or Marian with its tokenizer.
+        The model: a run, or the directory of a T5, mT5, BART, mBART, Pegasus, Marian or M2M-100 with its tokenizer.
     file
         Lines of text in UTF-8; `-` is stdin.
     beam
@@ -52,6 +55,10 @@ def translate(
         Tokens to produce at most for each line.
     prefix
         Text to put before each line, such as T5's names of its tasks.
+    source_language
+        The language of the lines, of a model that knows several: its code, such as en, en_XX or eng_Latn.
+    target_language
+        The language to translate into, likewise.
     batch
         How many lines to decode together.
     cut
@@ -78,6 +85,8 @@ def translate(
         length_penalty=length_penalty,
         max_new_tokens=max_new_tokens,
         prefix=prefix,
+        source_language=source_language,
+        target_language=target_language,
         cut=cut,
         when_cut=cuts,
     )

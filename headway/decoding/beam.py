@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headway.config.text import Forced
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.reader import Pad, PastLength, Reader
 from headway.decoding.request import Finish, Generation, Request
@@ -68,7 +69,7 @@ class Search:
     stops: frozenset[int]
     most: int
     limit: Finish
-    forced: int | None = None  # the token that must come last
+    rules: Forced  # tokens that must come first or last
     running: list[Beginning] = field(default_factory=lambda: [Beginning((), 0.0)])
     finished: list[tuple[float, Finish, Beginning]] = field(default_factory=list)
 
@@ -98,7 +99,7 @@ class Search:
 
     def finish(self, text: Beginning) -> Finish | None:
         last = len(text.tokens) == self.most
-        if last and text.tokens[-1] == self.forced:
+        if last and text.tokens[-1] == self.rules.last:
             return self.limit
         if text.tokens[-1] in self.ends:
             return "end"
@@ -138,7 +139,7 @@ def beam(
         _plain(request)
     prompts = [reader.prompt(request) for request in requests]
     searches = [
-        Search(rule, ends, frozenset(request.stop_tokens), *reader.most(request, prompt), reader.forced.last)
+        Search(rule, ends, frozenset(request.stop_tokens), *reader.most(request, prompt), reader.forced_of(request))
         for request, prompt in zip(requests, prompts, strict=True)
     ]
     if searches:
@@ -158,7 +159,7 @@ def _run(reader: Reader, searches: list[Search], prompts: list[tuple[int, ...]])
 
 def _step(reader: Reader, searches: list[Search], logits: Float[Tensor, "B V"]) -> tuple[list[int], list[list[int]]]:
     """One step of every search: which rows the running texts continue, and with which token."""
-    must = [forced(reader.forced, len(text.tokens), search.most) for search in searches for text in search.running]
+    must = [forced(search.rules, len(text.tokens), search.most) for search in searches for text in search.running]
     count = min(max(search.candidates for search in searches), logits.shape[1])
     logits = steer(logits, (), must)  # before the total is taken: what is forced costs nothing
     top = steer(logits, reader.forced.never).topk(count)

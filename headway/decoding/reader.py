@@ -77,6 +77,16 @@ class Reader:
     def forced(self) -> Forced:
         return self.model.config.forced if self.kind == "seq2seq" else FREE
 
+    def forced_of(self, request: Request) -> Forced:
+        """What this request must or must not get: the model's rules, with its own first token."""
+        if request.first_token is None:
+            return self.forced
+        if self.kind != "seq2seq":
+            raise ValueError(f"first_token is for models that read a source; a {self.kind} model goes on from a prompt")
+        if request.first_token >= self.words:
+            raise ValueError(f"the first token {request.first_token} is outside of the vocabulary of {self.words}")
+        return self.forced.replace(first=request.first_token)
+
     @property
     def reads_source(self) -> bool:
         return config_class(self.kind).reads == "source"

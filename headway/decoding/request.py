@@ -32,7 +32,8 @@ class Request(GenerationOptions):
     of the token, and on nothing else: the same request gives the same tokens in any company, and two samples of one
     prompt need two seeds. `logprobs` asks for each token's log-probability under the model itself, and for so many of
     the likeliest beside it. The whole text matches `regex`, or is JSON of a `json_schema`: only tokens whose bytes fit
-    are chosen. Messages are written by the model's chat template, which may ask for `tools` and other
+    are chosen. `first_token` is the one that may come first, of a model that reads a source: the language to translate
+    into, say. Messages are written by the model's chat template, which may ask for `tools` and other
     `template_variables`. What a request does not say, the model's generation_config.json may.
 
     >>> Request(prompt=(5, 7), temperature=-1)
@@ -48,6 +49,7 @@ class Request(GenerationOptions):
     stop_tokens: tuple[Token, ...] = ()
     regex: str | None = None
     json_schema: dict[str, Any] | None = None
+    first_token: Token | None = None
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     logprobs: Annotated[int, Field(ge=0)] | None = None
 
@@ -112,6 +114,7 @@ class RequestOptions(TypedDict, total=False):
     stop_tokens: Sequence[int]
     regex: str
     json_schema: Mapping[str, Any]
+    first_token: int | None
     seed: int
     logprobs: int | None
 

@@ -28,7 +28,7 @@ class DecodingRow:
         self.tokens: list[int] = []
         self.finish: Finish | None = None
         self.left = False
-        self._forced, self._ends = reader.forced, reader.ends(request)
+        self._forced, self._ends = reader.forced_of(request), reader.ends(request)
         ends = self._ends.union(request.stop_tokens)
         self.processors = Processors.of(request, self.read, ends, reader.words, reader.tokenizer)
         self._text = Text(pieces_of(reader, self.prompt, raw), request.stop)
