@@ -91,8 +91,9 @@ def sentence(error: BaseException, verbs: Iterable[str]) -> str:
     elif isinstance(error, Refused) and isinstance(error.__cause__, ValidationError):
         # Our own sentence, without pydantic's frame around it.
         text = error.__cause__.errors()[0]["msg"].removeprefix("Value error, ")
-    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+    elif isinstance(error, OSError) and error.strerror:
+        said = f"{error.strerror[0].lower()}{error.strerror[1:]}"
+        text = said if error.filename is None else f"{error.filename}: {said}"
     elif _is_memory(error):
         text = "the memory of this machine does not suffice: choose a smaller model, batch or length"
     else:

@@ -162,6 +162,9 @@ def generate(
         Try sizes that are refused because this machine cannot hold them, or nobody could wait for them.
     """
     _check(choosing, chatting, prompt, beam, n, json=json)
+    from headway.decoding.beam import Beams  # torch takes seconds to import
+
+    Beams(alpha=length_penalty)  # refused without a beam, too
     options = {"past_length": past_length, "ignore_defaults": ignore_defaults}
     load = partial(load_model, directory, dtype, weights, beam, _generates, adapter)
     if chatting.chat and prompt is None and chatting.messages is None and not json and sys.stdin and sys.stdin.isatty():

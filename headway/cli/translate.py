@@ -74,8 +74,10 @@ def translate(
     utf8(prefix, "--prefix")
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.translate import Translator, check_kind, checked_lines
+    from headway.decoding.beam import Beams
     from headway.hub import load, target
 
+    Beams(alpha=length_penalty)  # refused without a beam, too
     path, cuts = model_directory(target.directory(directory), beam, check_kind), Cuts()
     lines = checked_lines(file)
     loaded = load(path, dtype=dtype, weights=weights)

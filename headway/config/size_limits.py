@@ -25,6 +25,10 @@ PIXELS = 2**27  # of a picture, or of what it is resized to; decoded it takes ha
 PIXELS_FLOOR = 2**24  # what any picture may have; beyond it each byte of the file has at most so many pixels:
 PIXELS_PER_BYTE = 256
 
+# Chat templates: what they may do to make one text.
+TEMPLATE_TURNS = 2**18  # of all loops; a message takes some ten
+TEMPLATE_CHARACTERS = 2**26  # that are joined or written, all together
+
 # Models and what is asked of them.
 SIZE = 2**40  # of any one size
 LAYERS = 2_048  # of a stack: building more takes minutes; the deepest that were published have 1,000

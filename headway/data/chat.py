@@ -18,8 +18,9 @@ from typing import Any
 import jinja2
 import jinja2.ext
 from jinja2 import nodes
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as Engine
+
+from headway.data.template_sandbox import LimitedEnvironment, limited
 
 Message = Mapping[str, Any]
 # Code points that are no characters, so that no text has them: around the number of a special token that a message
@@ -92,7 +93,7 @@ def _now(form: str) -> str:
 
 @lru_cache(maxsize=32)
 def _compiled(template: str) -> jinja2.Template:
-    environment = ImmutableSandboxedEnvironment(
+    environment = LimitedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _to_json
@@ -127,17 +128,19 @@ def render_chat(
     given = _plain({"messages": kept, "tools": tools})
     compiled = _compiled(template)
     try:
-        text = compiled.render(
-            **given if hidden is None else hidden.hide(given),
-            documents=None,
-            add_generation_prompt=add_generation_prompt,
-            **variables or {},
+        text = limited(
+            lambda: compiled.render(
+                **given if hidden is None else hidden.hide(given),
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                **variables or {},
+            )
         )
     except jinja2.UndefinedError as error:
         raise ValueError(f"the chat template needs something that these messages do not have: {error}") from None
     except jinja2.TemplateError as error:
         raise ValueError(f"the chat template refuses these messages: {error}") from None
-    except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError, AttributeError) as error:
         raise ValueError(f"the chat template cannot read these messages: {error}") from None
     return _placed(text)
 

@@ -131,8 +131,12 @@ class Directory:
 
 
 def is_model(path: Path) -> bool:
-    """Whether a path is a directory, or a GGUF file, that says what its tensors mean."""
-    return (path / "config.json").is_file() or (path / MODULES).is_file() or is_gguf(path) or is_adapter(path)
+    """Whether a path is a directory, or a GGUF file, that says what its tensors mean.
+
+    A config.json that is a pipe or a broken link is refused where it is read; a preset must not take its place.
+    """
+    said = os.path.lexists(path / "config.json") or (path / MODULES).is_file()
+    return said or is_gguf(path) or is_adapter(path)
 
 
 @dataclass(frozen=True)

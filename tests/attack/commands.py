@@ -20,9 +20,9 @@ TRAIN = shlex.join(SMALL)
 BASES: dict[str, list[str]] = {
     "train": [
         f"data/book.txt {TRAIN} --out new",
-        f"data/rows.csv {TRAIN} --task classify --out new --tokenizer.kind character",
-        f"data/rows.tsv {TRAIN} --task seq2seq --out new",
-        "data/digits.npz --task image --steps 1 --batch 2 --out new --model.layers 1",
+        f"data/rows.csv {TRAIN} --task classify --out new --data.cut",
+        f"data/rows.tsv {TRAIN} --task seq2seq --out new --data.cut",
+        "data/digits.npz --task images --steps 1 --batch 2 --out new --model.layers 1",
         f"--config data/train.yaml {TRAIN} --out new",
         "--out run --resume --steps 3",
         f"data/book.txt --dry-run {TRAIN}",
@@ -37,13 +37,13 @@ BASES: dict[str, list[str]] = {
         "t5 data/rows.tsv --max-new-tokens 2",
     ],
     "runs": [
-        "",
+        "run",
         ".",
-        "run --compare",
-        ".",
+        ". --compare run run2",
+        ". --html page.html",
     ],
     "mechanisms": [
-        "--length 8 --width 4 --heads 1",
+        "--side 3 --width 4 --heads 1",
     ],
     "bench": [
         "attention --help",
@@ -64,13 +64,17 @@ BASES: dict[str, list[str]] = {
     ],
     "look": [
         "gpt2 'the cat' --out page.html",
-        "bert 'a dog' --text",
-        "--pattern window",
+        "bert 'a dog' --json",
+        "--mechanism local --window 4 --length 24",
+        "--softmax=-3,1,100",
+        "vit --image data/pictures/cat/one.png --out page.html",
     ],
     "info": [
         "",
         "gpt2",
         "own",
+        "int4",
+        "gguf/model.gguf",
         "vit",
         "sentence",
         "run",
@@ -81,6 +85,8 @@ BASES: dict[str, list[str]] = {
         "gpt2 new",
         "sentence new --dtype bfloat16",
         "own --out new",
+        "gguf/model.gguf new",
+        "llama new --weights int8",
         "vit new",
     ],
     "classify": [
@@ -96,11 +102,13 @@ BASES: dict[str, list[str]] = {
     "generate": [
         "gpt2 --prompt 'the cat' --max-new-tokens 2",
         "run --prompt a --max-new-tokens 2",
+        "int4 --prompt a --max-new-tokens 2",
+        "gguf/model.gguf --prompt a --max-new-tokens 2",
         "llama --prompt a --beam 2 --max-new-tokens 2",
         "t5 --prompt a --max-new-tokens 2",
     ],
     "translate": [
-        "marian data/twins.tsv --max-new-tokens 2",
+        "marian data/twins.tsv --max-new-tokens 2 --cut",
         "bart data/book.txt --max-new-tokens 2",
         "t5 data/book.txt --beam 2 --max-new-tokens 2",
     ],

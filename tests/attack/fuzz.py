@@ -15,6 +15,7 @@ import io
 import json
 import os
 import random
+import shlex
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # threads do not outlive a fork
+os.environ["HF_HUB_OFFLINE"] = "1"  # `missing/file` may be the id of a model
 
 from headway.cli import VERBS
 from headway.cli import main as main_of_headway
@@ -94,6 +96,17 @@ def commands(base: Path, seed: object) -> Iterator[Case]:
     while True:
         yield draw(random.Random(f"command {seed} {number}"), base / "seeds")
         number += 1
+
+
+def undamaged() -> Iterator[Case]:
+    """Every reader with its whole files, and every command that a hostile one is made of: all of them work.
+
+    Otherwise the attack would end at the first refusal, and damage would never be met."""
+    from tests.attack.commands import BASES
+    from tests.attack.readers import READERS
+
+    yield from ({"reader": name, "edits": []} for name in READERS)
+    yield from ({"argv": [verb, *shlex.split(words)], "edits": []} for verb in BASES for words in BASES[verb])
 
 
 def some(cases: Iterator[Case], count: int | None, seconds: float | None) -> Iterator[Case]:

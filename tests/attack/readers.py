@@ -87,9 +87,9 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 def same_weights(place: Path, found: Any) -> str | None:
     """With our hash beside them, weights are those that were saved, or are refused."""
-    whole = _whole(place.parent.parent / "seeds" / place.name)
     if not _hashed(place):
         return None
+    whole = _whole(place.parent.parent / "seeds" / place.name)
     for name, weight in found.model.state_dict().items():
         if name not in whole or not torch.equal(weight, whole[name]):
             return f"{name} is not what was saved"
@@ -225,6 +225,7 @@ READERS: dict[str, Reader] = {
             "bart": (*TOKENS, DECODING),
             "marian": ("source.spm", "vocab.json", DECODING),
             "own": TOKENS,
+            "int4": (),
         }.items()
     },
     "load weights": Reader("gpt2-hashed", WEIGHTS, load, same_weights),
@@ -249,6 +250,7 @@ READERS: dict[str, Reader] = {
         ),
         load,
     ),
+    "load gguf": Reader("gguf", ("model.gguf",), lambda place: load(place / "model.gguf")),
     "load vit": Reader("vit", ("config.json", "preprocessor_config.json", *WEIGHTS), load),
     "load davit": Reader("davit", ("config.json", *WEIGHTS), load),
     **{

@@ -6,6 +6,7 @@ The same bytes each time, so that a recipe of edits (`edits.py`) is all that has
 import gzip
 import io
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -27,6 +28,7 @@ from headway.presets.llama import llama
 from headway.presets.seq2seq import bart, marian, t5
 from headway.presets.vision import davit, vit
 
+HASHES = "hashes.json"
 LINES = ["the cat sat on the mat", "a dog runs", "the quick brown fox jumps over the lazy dog", "rain on the roof"] * 3
 SIZES: dict[str, Any] = {"width": 12, "heads": 2, "layers": 2}
 TRAIN = ["--model.layers", "1", "--model.width", "8", "--model.heads", "2", "--steps", "2", "--batch", "2",
@@ -77,6 +79,7 @@ def _save(config: Any, place: Path, tokenizer: Tokenizer | None, *, foreign: boo
     model = headway.build(config).eval() if isinstance(config, dict) is False else headway.build(**config).eval()
     headway.save(model, place, tokenizer=tokenizer, **options)
     if foreign:
+        (place / HASHES).unlink()
         for file in place.glob("**/*.safetensors"):
             save_file(load_file(file), file, metadata={"format": "pt"})
 
@@ -167,6 +170,24 @@ def _davit(place: Path) -> None:
     _save(davit(depths=(1, 1), widths=(8, 12), heads=(2, 4), image=32, classes=3), place, None)
 
 
+def _int4(place: Path) -> None:
+    """Weights in 4 bits, without our hash."""
+    whole = place.with_name("llama")
+    loaded = headway.load(whole, weights="int4")
+    headway.save(loaded.model, place, tokenizer=loaded.tokenizer)
+    (place / HASHES).unlink()
+    for file in place.glob("*.safetensors"):
+        save_file(load_file(file), file, metadata={"format": "pt"})
+
+
+def _gguf(place: Path) -> None:
+    """A file of llama.cpp's."""
+    from tests.hub.test_gguf import write
+
+    place.mkdir()
+    write(place / "model.gguf", "llama", "q8_0")
+
+
 def _own(place: Path) -> None:
     """headway's own layout, with its hash."""
     tokenizer = pairs()
@@ -189,6 +210,8 @@ MODELS: dict[str, Callable[[Path], None]] = {
     "vit": _vit,
     "davit": _davit,
     "own": _own,
+    "int4": _int4,
+    "gguf": _gguf,
 }
 
 
@@ -202,11 +225,13 @@ def _data(place: Path) -> None:
     (place / "rows.tsv").write_text("source\ttarget\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
     made = [json.dumps({"text": text, "label": label}) for text, label in rows]
     (place / "rows.jsonl").write_text("\n".join(made) + "\n")
-    (place / "twins.tsv").write_text("".join(f"{text}\t{text} again\n" for text, _ in rows))
+    (place / "twins.tsv").write_text("first\tsecond\n" + "".join(f"{text}\t{text} again\n" for text, _ in rows))
     (place / "table.txt").write_text("1 0 0\n1 1 0\n1 1 1\n")
-    (place / "train.yaml").write_text("task: language\nsteps: 2\nmodel:\n  layers: 1\ndata:\n  train: [book.txt]\n")
+    (place / "train.yaml").write_text(
+        "task: language\nsteps: 2\nmodel:\n  layers: 1\ndata:\n  train: [data/book.txt]\n"
+    )
     (place / "train.json").write_text(json.dumps({"steps": 2, "optim": {"rate": 0.001}, "data": {"train": ["x"]}}))
-    (place / "train.toml").write_text('steps = 2\n[optim]\nrate = 0.001\n[data]\ntrain = ["book.txt"]\n')
+    (place / "train.toml").write_text('steps = 2\n[optim]\nrate = 0.001\n[data]\ntrain = ["data/book.txt"]\n')
     pixels, labels = chance.integers(0, 255, (6, 8, 8), np.uint8), np.arange(6) % 2
     np.savez_compressed(place / "digits.npz", images=pixels, labels=labels)
     np.save(place / "grey.npy", pixels)
@@ -227,6 +252,7 @@ def _run(place: Path) -> None:
     with redirect_stdout(told), redirect_stderr(told):
         code = main(["train", str(place / "data" / "book.txt"), *TRAIN, "--out", str(place / "run")])
     assert code == 0, told.getvalue()
+    shutil.copytree(place / "run", place / "run2")
 
 
 def _python(place: Path) -> None:

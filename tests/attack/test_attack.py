@@ -20,6 +20,10 @@ base, kind, share, count = Path(sys.argv[1]), *sys.argv[2:]
 fuzz.warm()
 if kind == "again":
     sys.exit(fuzz.again(fuzz.findings()[int(share)::int(count)], base, 1))
+if kind == "undamaged":
+    cases = list(fuzz.undamaged())[int(share)::int(count)]
+    wrong = [one for one in fuzz.results(iter(cases), base, 1) if one[1]["kind"] != "accepted"]
+    sys.exit("\\n".join(map(str, wrong)) or 0)
 make = {"loads": fuzz.loads, "commands": fuzz.commands}[kind]
 counts = fuzz.attack(fuzz.some(make(base, f"daily {share}"), int(count), None), base, 1, keeping=False)
 print(json.dumps(counts))
@@ -44,6 +48,13 @@ def attacked(processes: Processes, code: str, *arguments: Any) -> Any:
     child = processes.start(code, *map(str, arguments), cwd=Path(__file__).parents[2], environment=setting)
     child.wait(1500)
     return child
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_whole_files_are_read_and_plain_commands_work(base: Path, processes: Processes, share: int) -> None:
+    """Once, every seed was refused for a hash that was no longer its own, and no damage was ever met."""
+    done = attacked(processes, CODE, base, "undamaged", share, SHARES)
+    assert done.code == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("share", range(SHARES))

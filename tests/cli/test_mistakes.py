@@ -81,6 +81,25 @@ def test_a_length_penalty_is_a_power_that_numbers_bear(power: float) -> None:
         Beams(alpha=power)
 
 
+@pytest.mark.parametrize("verb", ["translate", "generate"])
+def test_it_is_refused_without_a_beam_and_before_a_model_is_loaded(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "lines").write_text("a\n")
+    more = [tmp_path / "lines"] if verb == "translate" else ["--prompt", "a"]
+    assert "a length penalty is a power" in told(capsys, verb, tmp_path, *more, "--length-penalty", "nan")
+
+
+def test_a_full_disk_is_told_without_its_number(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        monkeypatch.setattr("headway.cli.errors._discard_stdout", lambda: None)
+        assert main(["info"]) == 2
+        monkeypatch.undo()
+        assert capsys.readouterr().err.endswith("headway: no space left on device\n")
+        full.buffer.raw.close()
+
+
 def test_a_value_of_a_million_letters_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(told(capsys, "eval", "bert", "--task", "x" * 10**6)) <= LONGEST + len("headway: ")
 

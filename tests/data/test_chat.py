@@ -167,3 +167,35 @@ def test_templates_are_read_and_saved(tmp_path: Path) -> None:
         theirs.save_pretrained(tmp_path / f"{place} by them")
         again = Tokenizer.read(tmp_path / f"{place} by them")
         assert again is not None and again.chat_template == template
+
+
+ENDLESS = {
+    "loops in loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "many short loops": "".join(f"{{% for a{n} in [1,2,3,4,5,6,7,8,9,10] %}}" for n in range(9)) + "{% endfor %}" * 9,
+    "a text times a number": "{{ 'x' * 10**10 }}",
+    "a number to a power": "{{ 9**999999999 }}",
+    "a list times a number": "{% set x = [1] * 10**10 %}",
+    "a wide text": "{{ 'x'|center(10**10) }}",
+    "a method": "{{ 'x'.ljust(10**10) }}",
+    "a format": "{{ '%999999999d' % 1 }}",
+    "a filter of formats": "{{ '%999999999d'|format(1) }}",
+    "twice as long again and again":
+        "{% set n = namespace(x='xxxx') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "the same with plus":
+        "{% set n = namespace(x='xxxx') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "the same in a block":
+        "{% set n = namespace(x='xxxx') %}{% for i in [0] * 60 %}{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}{% endfor %}",
+    "a macro that calls itself": "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_template_that_would_run_for_ever_or_fill_the_memory_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"the chat template (refuses|cannot read) these messages: "):
+        render_chat(ENDLESS[name], [{"role": "user", "content": "Hi"}])
+
+
+def test_a_long_conversation_is_within_the_limits() -> None:
+    template = "{% for m in messages %}{{ m.role ~ ': ' ~ m.content|center(9) + '\\n' }}{% endfor %}{{ 1700000000 }}"
+    found = render_chat(template, [{"role": "user", "content": "x" * 999}] * 2000).text
+    assert found == f"user: {'x' * 999}\n" * 2000 + "1700000000"

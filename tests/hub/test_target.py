@@ -44,6 +44,10 @@ def test_a_directory_comes_first_where_it_holds_a_config(tmp_path: Path, monkeyp
     found = resolve("gpt2")
     assert isinstance(found, Directory)
     assert (found.config, found.weights, found.path) == (CONFIG, True, Path("gpt2"))
+    (tmp_path / "gpt2" / "config.json").unlink()
+    (tmp_path / "gpt2" / "config.json").symlink_to("/dev/zero")  # the preset does not take its place
+    with pytest.raises(ValueError, match=r"config.json is a device"):
+        resolve("gpt2").config  # noqa: B018
     meant = resolve("preset:gpt2")
     assert isinstance(meant, Preset) and meant.config == preset("gpt2")
     assert [hidden(text) for text in ("gpt2", "./gpt2", "preset:gpt2", "bert-base")] == ["gpt2", None, None, None]

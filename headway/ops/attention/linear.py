@@ -20,7 +20,7 @@ from headway.config import Linear, nearest
 from headway.ops.attention.call import Call
 from headway.ops.attention.cost import Workload, attention_operation
 from headway.ops.attention.kernels.chunked import Feature, Stream, causal_stream, divide, read, whole_stream
-from headway.ops.attention.kernels.eager import Row, expand
+from headway.ops.attention.kernels.eager import Row, expand, scores_of
 from headway.ops.attention.kernels.guard import guarded_call
 from headway.ops.attention.kernels.reference import reference_of
 from headway.ops.attention.mechanism import CacheNeed, Mechanism, all_pairs
@@ -80,11 +80,14 @@ def weights(call: Call, rows: slice = ALL, heads: slice = ALL) -> Float[Tensor, 
     """The matrix that is never formed: g(q_i)·g(k_j) over its row sum, where i may see j."""
     _kernel(call)
     call, g = call.quarantined(), feature_of(_spec(call))
-    q, k = g(call.q[:, heads, rows].to(call.dtype)), g(expand(call.k, call.q.shape[1])[:, heads].to(call.dtype))
-    scores = q @ k.mT
+    q, k = call.q[:, heads, rows].to(call.dtype), expand(call.k, call.q.shape[1])[:, heads].to(call.dtype)
+    table = None
     if call.mask is not None:
         table = call.mask.at(call.pairs.at(ALL, rows, ALL))
-        scores = scores.masked_fill(~(table if table.shape[1] == 1 else table[:, heads]), 0)
+        table = table if table.shape[1] == 1 else table[:, heads]
+    scores = scores_of(lambda q, k: g(q) @ g(k).mT, q, k, table)
+    if table is not None:
+        scores = scores.masked_fill(~table, 0)
     return divide(scores, scores.sum(-1, keepdim=True))
 
 

@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headway.ops.attention.call import Call
+from headway.ops.attention.call import Call, learning
 from headway.ops.attention.kernels.tiles import Tile, cut_extra
 from headway.ops.bias import Bias
+from headway.ops.guard import finite
 from headway.ops.mask.pairs import ALL, Pairs
 
 # (call, q, k, parameters) -> raw scores, before cap, bias and mask
@@ -100,10 +101,20 @@ def weights_of(call: Call, rows: slice, heads: slice, raw: Raw) -> Float[Tensor,
     own, parameters = call.split_extras([cut_extra(extra, tile) for extra in call.extras])
     pairs = call.pairs.at(ALL, rows, ALL)
     q, k = call.q[:, heads, rows].to(call.dtype), call.k.index_select(1, group).to(call.dtype)
-    bias, table = bias_at(call.bias, own, pairs), None if call.mask is None else call.mask.at(pairs)
+    bias, table = bias_at(call.bias, own, pairs), None if call.mask is None else _heads(call.mask.at(pairs), heads)
     parameters = {name: value if value.shape[0] == 1 else value[heads] for name, value in parameters.items()}
-    scores = modify(raw(call, q, k, parameters), call, _heads(bias, heads))
-    return normalise(scores, _heads(table, heads))
+    scores = scores_of(lambda q, k: raw(call, q, k, parameters), q, k, table)
+    return normalise(modify(scores, call, _heads(bias, heads)), table)
+
+
+def scores_of(raw: Callable[[Tensor, Tensor], Tensor], q: Tensor, k: Tensor, table: Tensor | None) -> Tensor:
+    """raw(q, k), one head of keys for each of queries. Where gradients are wanted and something is not finite, row by
+    row on the keys that the row may see: backwards, 0 · NaN would carry what is hidden into every gradient."""
+    if table is None or not q.shape[2] or not learning(q, k) or (finite(q) and finite(k)):
+        return raw(q, k)
+    table = table.expand(*q.shape[:3], k.shape[2])
+    rows = [raw(q[:, :, i : i + 1], torch.where(table[:, :, i, :, None], k, 0.0)) for i in range(q.shape[2])]
+    return torch.cat(rows, 2)
 
 
 def row_of(call: Call, raw: Raw) -> Row:
