@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from headway.cli.common import Counter, Weights, say
 from headway.cli.option_names import check_words, options_of
 from headway.config.read_file import open_file
-from headway.data.stream import name_of
+from headway.data.stream import name_of, stdin_bytes
 
 TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
@@ -149,5 +149,5 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     with tempfile.TemporaryFile() as kept:
-        shutil.copyfileobj(sys.stdin.buffer, kept)
+        shutil.copyfileobj(stdin_bytes(), kept)
         yield kept

@@ -249,8 +249,9 @@ class Seq2SeqConfig(ModelConfig):
 
         x = norm(scale · tokens[t] + positions[p])        logits = head_scale · h Wᵀ + bias
 
-    `positions` "halves" are sinusoids whose sines stand in the first half of the channels (Marian); `offset` rows of a
-    learned table come before position 0 (BART). `family` names the layout in which the model is saved.
+    `positions` "halves" are sinusoids whose sines stand in the first half of the channels (Marian), "timing" the same
+    with a slowest wave of exactly 1/10000 (M2M-100); `offset` rows of a learned table come before position 0 (BART), or
+    as many positions of "timing". `family` names the layout in which the model is saved.
     """
 
     module = "headway.models.seq2seq:Seq2Seq"
@@ -266,7 +267,7 @@ class Seq2SeqConfig(ModelConfig):
     length: Size | None = None  # positions it was made for; None: no limit
     encoder: StackConfig
     decoder: StackConfig
-    positions: Literal["learned", "sinusoidal", "halves", "none"] = "none"
+    positions: Literal["learned", "sinusoidal", "halves", "timing", "none"] = "none"
     offset: Annotated[int, Field(ge=0, strict=True)] = 0
     embedding_scale: float = 1.0
     embedding_norm: bool = False
@@ -310,8 +311,14 @@ class Seq2SeqConfig(ModelConfig):
             )
         if self.positions == "learned" and self.length is None:
             raise ValueError("a table of learned positions has a length: give one")
-        if self.offset and self.positions != "learned":
+        if self.offset and self.positions not in ("learned", "timing"):
             raise ValueError(f"an offset of {self.offset} is for learned positions; {self.positions} has no table")
+        for stack in (self.encoder, self.decoder):
+            if self.positions == "timing" and (stack.block.width % 2 or stack.block.width < 4):
+                raise ValueError(
+                    f"timing positions have a sine and a cosine of each of 2 waves or more: a width of "
+                    f"{stack.block.width} is not even, or below 4"
+                )
         return self
 
     @property

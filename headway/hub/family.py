@@ -6,15 +6,15 @@ The table has their names beside ours, and is read forwards to import and backwa
 ['h.0.ln.weight', 'h.1.ln.weight']
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from headway.config import nearest
 
 # model_type of config.json -> the file that holds its FAMILY.
 FAMILIES = {
@@ -26,6 +26,12 @@ FAMILIES = {
     "qwen3": "headway.hub.families.llama",
     "granite": "headway.hub.families.llama",
     "smollm3": "headway.hub.families.llama",
+    "olmo2": "headway.hub.families.olmo2",
+    "phi3": "headway.hub.families.phi3",
+    "gemma2": "headway.hub.families.gemma",
+    "gemma3_text": "headway.hub.families.gemma",
+    "gpt_neox": "headway.hub.families.gpt_neox",
+    "opt": "headway.hub.families.opt",
     "bert": "headway.hub.families.bert",
     "roberta": "headway.hub.families.roberta",
     "xlm-roberta": "headway.hub.families.roberta",
@@ -34,10 +40,17 @@ FAMILIES = {
     "electra": "headway.hub.families.electra",
     "mpnet": "headway.hub.families.mpnet",
     "t5": "headway.hub.families.t5",
+    "mt5": "headway.hub.families.t5",
     "bart": "headway.hub.families.bart",
     "marian": "headway.hub.families.bart",
+    "mbart": "headway.hub.families.bart",
+    "pegasus": "headway.hub.families.bart",
+    "m2m_100": "headway.hub.families.bart",
     "vit": "headway.hub.families.vit",
     "deit": "headway.hub.families.vit",
+    "dinov2": "headway.hub.families.dinov2",
+    "clip": "headway.hub.families.clip",
+    "siglip": "headway.hub.families.clip",
     "davit": "headway.hub.families.davit",
 }
 
@@ -46,12 +59,16 @@ FAMILIES = {
 class Entry:
     """One tensor of theirs and what it is in our model.
 
-    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that.
+    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that. heads:
+    theirs has the rows of a tuple head by head, of each head those of all of ours. leading: so many axes of size 1
+    before all others, which theirs lacks.
     """
 
     theirs: str
     ours: str | tuple[str, ...]
     turned: bool = False
+    heads: int = 1
+    leading: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,21 +77,27 @@ class Entry:
     def named(self, **numbers: int) -> "Entry":
         """The same with placeholders filled."""
         ours = tuple(name.format(**numbers) for name in self.names)
-        return Entry(self.theirs.format(**numbers), ours[0] if isinstance(self.ours, str) else ours, self.turned)
+        named = ours[0] if isinstance(self.ours, str) else ours
+        return replace(self, theirs=self.theirs.format(**numbers), ours=named)
 
     def shape(self, ours: Sequence[torch.Size]) -> tuple[int, ...]:
         """The shape of theirs, from those of ours."""
         whole = (sum(shape[0] for shape in ours), *ours[0][1:]) if len(ours) > 1 else tuple(ours[0])
-        return whole[::-1] if self.turned else whole
+        return (whole[::-1] if self.turned else whole)[self.leading :]
 
     def forwards(self, theirs: Tensor, rows: Sequence[int]) -> list[Tensor]:
-        """Ours, as views of theirs; `rows` is the first size of each."""
-        whole = theirs.t() if self.turned else theirs
+        """Ours, as views of theirs where they can be; `rows` is the first size of each."""
+        whole = theirs.t() if self.turned else theirs[(None,) * self.leading] if self.leading else theirs
+        if self.heads > 1:  # heads x parts x rows of a head -> parts x heads x rows of a head
+            whole = whole.unflatten(0, (self.heads, len(rows), -1)).transpose(0, 1).flatten(0, 2)
         return list(whole.split(list(rows))) if len(rows) > 1 else [whole]
 
     def backwards(self, ours: Sequence[Tensor]) -> Tensor:
         """Theirs."""
         whole = torch.cat(list(ours)) if len(ours) > 1 else ours[0]
+        if self.heads > 1:
+            whole = whole.unflatten(0, (len(ours), self.heads, -1)).transpose(0, 1).flatten(0, 2)
+        whole = whole.reshape(whole.shape[self.leading :]) if self.leading else whole
         return whole.t().contiguous() if self.turned else whole.contiguous()
 
 
@@ -113,6 +136,10 @@ def _unread(name: str, config: Any) -> None:
     return None
 
 
+def _nothing(config: Any) -> dict[str, Tensor]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Family:
     """One layout: its configuration and its key table, each in both directions."""
@@ -126,22 +153,73 @@ class Family:
     ignored: tuple[str, ...] = ()  # patterns of tensors that hold no weights
     exported: Callable[[str, Any], str] = _as_named  # where a saved name differs from the table's
     remade: Callable[[str, Any], Tensor | None] = _unread  # what one that holds no weights must be, if anyone reads it
+    written: Callable[[Any], dict[str, Tensor]] = _nothing  # tensors without weights that others miss in a file
     omitted_options: tuple[
         str, ...
     ] = ()  # settings that the layout has no word for, and that do not change what is computed
 
 
-def family_of(config: Mapping[str, Any], where: object) -> Family:
-    """The family that a config.json belongs to; an unknown one is refused."""
-    kind = config.get("model_type") or str(config.get("architecture", "")).split("_")[0]
+def family_of(config: Mapping[str, Any], where: object, tensors: Callable[[], Collection[str]] = tuple) -> Family:
+    """The family that a config.json belongs to; an unknown one is refused with what it is.
+
+    `tensors` gives the names in its files: another family is named only if it would read all of them.
+    """
+    kind = str(config.get("model_type") or str(config.get("architecture", "")).split("_")[0])
     if not kind:
         raise ValueError(f"{where} names no model_type, so nobody can say what its tensors mean")
-    return family_named(str(kind))
+    if kind in FAMILIES:
+        return family_named(kind)
+    near = _reader(kind, config, tensors)
+    hint = f"did you mean {near}, which would load it?" if near else ""
+    what = "; ".join(filter(None, (", ".join(filter(None, (_class_of(config), _nature(config)))), hint)))
+    raise ValueError(f"{_unknown(kind)}{f' ({what})' if what else ''}; it reads {', '.join(FAMILIES)}")
 
 
 def family_named(kind: str) -> Family:
     if kind not in FAMILIES:
-        raise ValueError(
-            f"headway knows no architecture {kind!r}{nearest(kind, FAMILIES)}; it reads {', '.join(FAMILIES)}"
-        )
+        raise ValueError(f"{_unknown(kind)}; it reads {', '.join(FAMILIES)}")
     return import_module(FAMILIES[kind]).FAMILY
+
+
+def _unknown(kind: str) -> str:
+    return f"headway knows no architecture {kind[:100]!r}"
+
+
+def _class_of(config: Mapping[str, Any]) -> str:
+    said = config.get("architectures")
+    return said[0][:100] if isinstance(said, list) and said and isinstance(said[0], str) else ""
+
+
+# Words in the keys of a config.json -> what a model with them is.
+NATURES = {
+    "experts": "a mixture of experts", "state_size": "a state-space model", "ssm": "a state-space model",
+    "mamba": "a state-space model", "vision_config": "a model of pictures and text", "audio": "a model of sound",
+    "mel_bins": "a model of sound",
+}  # fmt: skip
+
+
+def _nature(config: Mapping[str, Any]) -> str:
+    """What kind of model the keys of a config.json speak of, where they speak of one that no family here is.
+
+    >>> _nature({"num_local_experts": 8}), _nature({"num_experts": None})
+    ('a mixture of experts', '')
+    """
+    said = [key for key, value in config.items() if value]
+    return next((nature for word, nature in NATURES.items() if any(word in key for key in said)), "")
+
+
+def _reader(kind: str, config: Mapping[str, Any], tensors: Callable[[], Collection[str]]) -> str | None:
+    """The family of the nearest name, if it understands the config.json and each of the tensors, and lacks none."""
+    found = get_close_matches(kind[:100], FAMILIES, n=1)
+    if not found or not (stored := tensors()):
+        return None
+    family = family_named(found[0])
+    names = frozenset(map(family.canonical, stored))
+    try:
+        table = family.table(family.read({**config, "model_type": found[0]}, names))
+    except Exception:  # a config.json of another family may say anything
+        return None
+    needed = {row.theirs for row in table if isinstance(row, Entry)}
+    known = {row.theirs for row in table}
+    rest = [name for name in names - known if not any(re.fullmatch(one, name) for one in family.ignored)]
+    return found[0] if needed <= names and not rest else None

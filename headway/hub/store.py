@@ -39,6 +39,7 @@ class Store:
         self._stack = ExitStack()
         self._open: dict[str, Any] = {}
         self.headers: dict[str, Header] = {}
+        self.files: dict[str, tuple[int, ...]] = {}  # which files these are: inode, size and time
         self.absent: dict[str, str] = {}  # names in the index that no file holds, and which it says does
         self.written_hash: str | None = None  # the hash that the writer noted
         try:
@@ -98,6 +99,8 @@ class Store:
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{path} is not a whole safetensors file: {_why(path, error)}") from None
         self._open[file] = opened
+        status = path.stat()
+        self.files[file] = (status.st_ino, status.st_size, status.st_mtime_ns)
         self.written_hash = (opened.metadata() or {}).get(HASH)
         for name in opened.keys():  # noqa: SIM118 (not a dict)
             if name in self.headers:
@@ -139,3 +142,12 @@ def read_config(directory: Path) -> dict[str, Any]:
     if pictures := read_optional(directory / "preprocessor_config.json"):
         config["preprocessor"] = pictures
     return config
+
+
+def tensor_names(directory: Path) -> tuple[str, ...]:
+    """What the tensors of a directory are called; nothing where its files cannot be read."""
+    try:
+        with Store(directory) as store:
+            return tuple(store.headers)
+    except ValueError:
+        return ()

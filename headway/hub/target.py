@@ -14,7 +14,7 @@ ValueError: 'gtp2' is neither a directory nor a preset (did you mean gpt2?); `he
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from headway.hub.family import family_of
 from headway.hub.gguf import gguf_config
 from headway.hub.hub_id import HubId
 from headway.hub.sentence_modules import MODULES, read_dense, read_limit, read_pooling, read_prompt, read_steps
-from headway.hub.store import INDEX, WEIGHTS, Store, read_config
+from headway.hub.store import INDEX, WEIGHTS, Store, read_config, tensor_names
 from headway.models import on_meta
 from headway.models.own_module import call_function
 from headway.presets import names, preset, spelled
@@ -100,7 +100,7 @@ class Directory:
 
     def _inner(self) -> Any:
         said = read_config(self.folder)
-        family, names = family_of(said, self.folder / "config.json"), ()
+        family, names = family_of(said, self.folder / "config.json", partial(tensor_names, self.folder)), ()
         if self.weights:
             with Store(self.folder) as store:
                 names = tuple(store.headers)

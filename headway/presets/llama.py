@@ -37,6 +37,7 @@ def llama(
     head_width: int | None = None,
     base: float = 10000.0,
     scaling: Scaling | None = None,
+    rotary_width: int | None = None,
     window: int | None = None,
     bias: bool = False,
     output_bias: bool = False,
@@ -47,6 +48,7 @@ def llama(
     eps: float = 1e-5,
     qk_norm: QKNorm | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
     residual_scale: float = 1.0,
     tied: bool = False,
     family: str = "llama",
@@ -62,8 +64,8 @@ def llama(
     """
     attention = AttentionConfig(
         width=width, heads=heads, kv_heads=kv_heads or heads, head_width=head_width or width // heads, causal=True,
-        bias=bias, output_bias=output_bias, rotary=Rotary(base=base, scaling=scaling), qk_norm=qk_norm, scale=scale,
-        mechanism=_seeing(window),
+        bias=bias, output_bias=output_bias, rotary=Rotary(base=base, scaling=scaling, width=rotary_width),
+        qk_norm=qk_norm, scale=scale, softcap=softcap, mechanism=_seeing(window),
     )  # fmt: skip
     feedforward = FeedForwardConfig(hidden=hidden, activation=activation, gated=True, bias=hidden_bias)
     block = BlockConfig(

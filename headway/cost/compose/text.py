@@ -184,7 +184,7 @@ def sentence(c: SentenceConfig, setting: Setting) -> Part:
         series("encoder", _read(c.encoder, setting), *map(unused, _heads(c.encoder, setting))),
         leaf("pooling", _pooling(c.pooling, rows, width, setting)),
         dense,
-        leaf("normalise", _unit(batch, c.width)) if c.normalise else None,
+        leaf("normalise", unit(batch, c.width)) if c.normalise else None,
     )
 
 
@@ -198,7 +198,7 @@ def _pooling(kind: str, rows: Number, width: Number, setting: Setting) -> Operat
     return Operation("elementwise", flops, flops, steps=(Sum(setting.length, POSITIONS), *divide), reads=rows * width)
 
 
-def _unit(rows: Number, width: Number) -> Operation:
+def unit(rows: Number, width: Number) -> Operation:
     """x / |x|: square, sum, root, compare with the least that is divided by, divide."""
     flops = other(3 * rows * width)
     return Operation("norm", flops, flops + flops, steps=(Each(1), Sum(width), Each(3)), reads=rows * width)

@@ -134,6 +134,16 @@ def _images(config: Any, setting: Setting) -> Passes:
     return Passes((pictures, labels), lambda model: model(pictures), loss)
 
 
+def _clip(config: Any, setting: Setting) -> Passes:
+    vision = config.vision
+    pictures = torch.empty(setting.batch, vision.channels, *sides(vision.image), dtype=torch.float32)
+    tokens, keep = _tokens(setting.batch, setting.length), _keep(setting)
+    return Passes(
+        (pictures, tokens), lambda model: model(pictures, tokens, keep=keep),
+        lambda model: model.loss(pictures, tokens, keep=keep),
+    )  # fmt: skip
+
+
 def _vectors(config: Any, setting: Setting) -> Passes:
     x = torch.empty(setting.batch, setting.length, config.width, dtype=getattr(torch, setting.dtype))
     keep = _keep(setting)
@@ -145,5 +155,5 @@ def _vectors(config: Any, setting: Setting) -> Passes:
 
 KINDS: dict[str, Callable[[Any, Setting], Passes]] = {
     "language": _language, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq, "recurrent": _seq2seq,
-    "vision": _images, "davit": _images, "vectors": _vectors,
+    "vision": _images, "clip": _clip, "davit": _images, "vectors": _vectors,
 }  # fmt: skip

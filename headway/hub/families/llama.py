@@ -123,9 +123,9 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig:
     return layered(llama(family=family, **read_sizes(full), **_read_own(full)), _read_layers(full))
 
 
-def read_sizes(full: Mapping[str, Any]) -> dict[str, Any]:
+def read_sizes(full: Mapping[str, Any], rotary: Rotary | None = None) -> dict[str, Any]:
     """What all of them say in the same words, as options of `presets.llama`."""
-    rotary = read_rotary(full)
+    rotary = read_rotary(full) if rotary is None else rotary
     bias = full.get("attention_bias") or False
     return dict(
         vocabulary=full["vocab_size"],
@@ -138,6 +138,7 @@ def read_sizes(full: Mapping[str, Any]) -> dict[str, Any]:
         length=read_length(full, rotary),
         base=rotary.base,
         scaling=rotary.scaling,
+        rotary_width=rotary.width,
         bias=bias,
         output_bias=bias and full["model_type"] != "qwen2",
         hidden_bias=full.get("mlp_bias") or False,
@@ -189,16 +190,22 @@ def read_windows(config: Mapping[str, Any]) -> list[int | None]:
     own = family in LAYERED
     window = None if own and not config.get("use_sliding_window") else config.get("sliding_window")
     implied = _implied(config, window)
-    stated = config.get("layer_types") or implied
+    stated = list(config.get("layer_types") or implied)
+    if not own and stated != implied:
+        raise _unseen(family, stated, window)
+    return windows_of(stated, window, layers, family)
+
+
+def windows_of(stated: list[str], window: int | None, layers: int, family: str) -> list[int | None]:
+    """The same of layers whose kinds are stated."""
     sees = {"full_attention": None, "sliding_attention": window}
-    if (
-        len(stated) < layers
-        or not set(stated) <= set(sees)
-        or ("sliding_attention" in stated and window is None)
-        or (not own and list(stated) != implied)
-    ):
-        raise ValueError(f"headway does not read a {family} with layer_types={stated} and sliding_window={window}")
+    if len(stated) < layers or not set(stated) <= set(sees) or ("sliding_attention" in stated and window is None):
+        raise _unseen(family, stated, window)
     return [sees[kind] for kind in stated[:layers]]
+
+
+def _unseen(family: str, stated: list[str], window: int | None) -> ValueError:
+    return ValueError(f"headway does not read a {family} with layer_types={stated} and sliding_window={window}")
 
 
 def _implied(config: Mapping[str, Any], window: int | None) -> list[str]:

@@ -59,6 +59,16 @@ _LLAMA: JSON = {
     "torch_dtype": "float16", "transformers_version": "4.31.0.dev0", "use_cache": True, "vocab_size": 32000,
 }  # fmt: skip
 _LATER: JSON = {**_LLAMA, "attention_bias": False, "attention_dropout": 0.0, "torch_dtype": "bfloat16"}
+_PHI3: JSON = {
+    "architectures": ["Phi3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config"}, "bos_token_id": 1,
+    "embd_pdrop": 0.0, "eos_token_id": 32000, "hidden_act": "silu", "hidden_size": 3072,
+    "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 4096, "model_type": "phi3",
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
+    "original_max_position_embeddings": 4096, "pad_token_id": 32000, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
+    "rope_scaling": None, "rope_theta": 10000.0, "sliding_window": 2047, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16", "transformers_version": "4.40.2", "use_cache": True, "vocab_size": 32064,
+}  # fmt: skip
 _MISTRAL: JSON = {
     "architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
     "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 32768,
@@ -179,6 +189,54 @@ CONFIGS: dict[str, JSON] = {
         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "transformers_version": "4.53.0", "use_cache": True,
         "use_sliding_window": False, "vocab_size": 128256,
     },
+    "OLMo-2-1124-7B": {
+        "architectures": ["Olmo2ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "eos_token_id": 100257, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+        "intermediate_size": 11008, "max_position_embeddings": 4096, "model_type": "olmo2",
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "pad_token_id": 100277,
+        "rms_norm_eps": 1e-06, "rope_scaling": None, "rope_theta": 500000, "tie_word_embeddings": False,
+        "torch_dtype": "float32", "transformers_version": "4.47.0.dev0", "use_cache": True, "vocab_size": 100352,
+    },
+    "Phi-3-mini-4k-instruct": _PHI3,
+    "Phi-3-mini-128k-instruct": {
+        **_PHI3, "max_position_embeddings": 131072, "sliding_window": 262144,
+        "rope_scaling": {"long_factor": [1.08, 64.76], "short_factor": [1.0, 3.13], "type": "longrope"},
+    },
+    "gemma-2-2b": {
+        "architectures": ["Gemma2ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "attn_logit_softcapping": 50.0, "bos_token_id": 2, "cache_implementation": "hybrid", "eos_token_id": 1,
+        "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
+        "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304, "initializer_range": 0.02,
+        "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type": "gemma2", "num_attention_heads": 8,
+        "num_hidden_layers": 26, "num_key_value_heads": 4, "pad_token_id": 0, "query_pre_attn_scalar": 256,
+        "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096, "torch_dtype": "float32",
+        "transformers_version": "4.42.4", "use_cache": True, "vocab_size": 256000,
+    },
+    "gemma-3-1b-pt": {
+        "architectures": ["Gemma3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "attn_logit_softcapping": None, "bos_token_id": 2, "cache_implementation": "hybrid", "eos_token_id": 1,
+        "final_logit_softcapping": None, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": 1152, "initializer_range": 0.02, "intermediate_size": 6912, "max_position_embeddings": 32768,
+        "model_type": "gemma3_text", "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1,
+        "pad_token_id": 0, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000,
+        "rope_scaling": None, "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
+        "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0", "use_cache": True, "vocab_size": 262144,
+    },
+    "pythia-70m": {
+        "architectures": ["GPTNeoXForCausalLM"], "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "gelu",
+        "hidden_size": 512, "initializer_range": 0.02, "intermediate_size": 2048, "layer_norm_eps": 1e-05,
+        "max_position_embeddings": 2048, "model_type": "gpt_neox", "num_attention_heads": 8, "num_hidden_layers": 6,
+        "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": False, "torch_dtype": "float16",
+        "transformers_version": "4.24.0", "use_cache": True, "use_parallel_residual": True, "vocab_size": 50304,
+    },
+    "opt-350m": {
+        "activation_dropout": 0.0, "activation_function": "relu", "architectures": ["OPTForCausalLM"],
+        "attention_dropout": 0.0, "bos_token_id": 2, "do_layer_norm_before": False, "dropout": 0.1, "eos_token_id": 2,
+        "ffn_dim": 4096, "hidden_size": 1024, "init_std": 0.02, "layerdrop": 0.0, "max_position_embeddings": 2048,
+        "model_type": "opt", "num_attention_heads": 16, "num_hidden_layers": 24, "pad_token_id": 1,
+        "prefix": "</s>", "torch_dtype": "float16", "transformers_version": "4.21.0.dev0", "use_cache": True,
+        "vocab_size": 50272, "word_embed_proj_dim": 512,
+    },
     "vit-base-patch16-224": {**_VIT, "_name_or_path": "google/vit-base-patch16-224-in21k",
         "architectures": ["ViTForImageClassification"]},
     "deit-base-distilled-patch16-224": {
@@ -223,6 +281,17 @@ TINY: dict[str, JSON] = {
         **_ROTARY, "num_hidden_layers": 5, "layer_types": ["full_attention"] * 5, "no_rope_layers": [1, 1, 1, 0, 1],
         "eos_token_id": 50, "pad_token_id": 51,
     },
+    "olmo2": {**_ROTARY, "eos_token_id": 50, "pad_token_id": 51},
+    "phi3": {
+        **_ROTARY, "eos_token_id": 50, "pad_token_id": 51, "sliding_window": 5, "original_max_position_embeddings": 8,
+        "max_position_embeddings": 8,
+    },
+    # Of the eleven tokens of a test the last three are past the first training.
+    "Phi-3-mini-128k-instruct": {"max_position_embeddings": 32},
+    "gemma2": {**_ROTARY, "sliding_window": 5, "query_pre_attn_scalar": 7},
+    "gemma3_text": {**_ROTARY, "sliding_window": 5, "sliding_window_pattern": 2},
+    "gpt_neox": {**_ROTARY, "num_attention_heads": 3},
+    "opt": {**_ROTARY, "ffn_dim": 37, "word_embed_proj_dim": 14},
     "vit": _PICTURE,
     "deit": _PICTURE,
 }  # fmt: skip

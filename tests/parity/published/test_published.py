@@ -96,6 +96,20 @@ def frequencies(tensors: Tensors) -> Tensors:
     return tensors | {f"model.layers.{i}.self_attn.rotary_emb.inv_freq": torch.rand(2) for i in range(2)}
 
 
+def neox_buffers(tensors: Tensors) -> Tensors:
+    """Masks and frequencies beside the weights."""
+    masks = {f"gpt_neox.layers.{i}.attention.bias": torch.ones(1, 1, 5, 5, dtype=torch.bool) for i in range(2)}
+    numbers = {f"gpt_neox.layers.{i}.attention.masked_bias": torch.tensor(-1e9) for i in range(2)}
+    turning = {f"gpt_neox.layers.{i}.attention.rotary_emb.inv_freq": torch.rand(1) for i in range(2)}
+    return bare(tensors, drop=("lm_head",)) | masks | numbers | turning
+
+
+def bare_opt(tensors: Tensors) -> Tensors:
+    """Names without the first word, and the head beside the embedding that it is."""
+    named = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    return named | {"lm_head.weight": tensors["model.decoder.embed_tokens.weight"].clone()}
+
+
 def tied(tensors: Tensors) -> Tensors:
     return bare(tensors, drop=("lm_head",))
 
@@ -135,6 +149,13 @@ MODELS = {
     "Qwen3-0.6B": Published("Qwen3ForCausalLM", dtype=torch.bfloat16),
     "granite-3.1-2b-base": Published("GraniteForCausalLM", tied, torch.bfloat16, shards=2),
     "SmolLM3-3B-Base": Published("SmolLM3ForCausalLM", tied, torch.bfloat16, shards=2),
+    "OLMo-2-1124-7B": Published("Olmo2ForCausalLM", shards=2),
+    "Phi-3-mini-4k-instruct": Published("Phi3ForCausalLM", dtype=torch.bfloat16, shards=2),
+    "Phi-3-mini-128k-instruct": Published("Phi3ForCausalLM", dtype=torch.bfloat16),
+    "gemma-2-2b": Published("Gemma2ForCausalLM", tied, shards=2),
+    "gemma-3-1b-pt": Published("Gemma3ForCausalLM", tied, torch.bfloat16),
+    "pythia-70m": Published("GPTNeoXForCausalLM", neox_buffers, torch.float16),
+    "opt-350m": Published("OPTForCausalLM", bare_opt, torch.float16),
     "vit-base-patch16-224": Published("ViTForImageClassification"),
     "deit-base-distilled-patch16-224": Published("DeiTForImageClassificationWithTeacher"),
 }
