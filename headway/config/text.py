@@ -114,7 +114,8 @@ class MaskedConfig(ModelConfig):
     Each head is a choice: `words` predicts hidden words, `adjacent` whether the second sentence follows the first,
     `inverted` whether it is the first in another order, `inference` > 0 what follows logically from the first,
     `classes` > 0 classifies a text; all but `words` read the `pooler`'s vector. `token_classes` > 0 classifies every
-    token, and `answers` finds where in a text the answer to a question begins and ends. `offset` rows of a learned
+    token, `answers` finds where in a text the answer to a question begins and ends, and `replaced` says of every token
+    whether it stands in the place of another (ELECTRA, arXiv:2003.10555). `offset` rows of a learned
     table come before position 0 (RoBERTa); `embedding_width` is that of the embeddings where it is not the stack's
     (ALBERT, ELECTRA): then a map leads in. `family` names the layout it is saved in.
     """
@@ -148,6 +149,7 @@ class MaskedConfig(ModelConfig):
     token_classes: Whole = 0
     token_labels: tuple[str, ...] = ()  # names of the tokens' classes; none, or one each
     answers: bool = False
+    replaced: bool = False
     special: Special = Special()
 
     @property

@@ -37,6 +37,8 @@ FAMILIES = {
     "xlm-roberta": "headway.hub.families.roberta",
     "camembert": "headway.hub.families.roberta",
     "distilbert": "headway.hub.families.distilbert",
+    "electra": "headway.hub.families.electra",
+    "mpnet": "headway.hub.families.mpnet",
     "t5": "headway.hub.families.t5",
     "mt5": "headway.hub.families.t5",
     "bart": "headway.hub.families.bart",

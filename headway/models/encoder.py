@@ -53,6 +53,7 @@ class Masked(Model):
         self.class_head = nn.Linear(width, c.classes) if c.classes else None
         self.token_head = nn.Linear(width, c.token_classes) if c.token_classes else None
         self.answer_head = nn.Linear(width, 2) if c.answers else None
+        self.replaced_head = ReplacedHead(c) if c.replaced else None
 
     def forward(
         self,
@@ -64,8 +65,8 @@ class Masked(Model):
         mask: Mask | None = None,
     ) -> Float[Tensor, "B *L O"]:
         """What the model is for: classes (B C), else classes of tokens (B L C), else where an answer begins and ends
-        (B L 2), else words (B L V), else what its first head says of two sentences (adjacent, inverted, inference),
-        else the vectors (B L D)."""
+        (B L 2), else words (B L V), else which tokens were replaced (B L 1), else what its first head says of two
+        sentences (adjacent, inverted, inference), else the vectors (B L D)."""
         keep = as_keep(keep, tokens)
         hidden = self.hidden_states(tokens, keep=keep, types=types, positions=positions, mask=mask)
         if self.class_head is not None:
@@ -76,6 +77,8 @@ class Masked(Model):
             return self.answers(hidden)
         if self.word_head is not None:
             return self.words(hidden)
+        if self.replaced_head is not None:
+            return self.replaced(hidden)
         if self.adjacent_head is not None:
             return self.adjacent(hidden, keep)
         if self.inverted_head is not None:
@@ -146,6 +149,10 @@ class Masked(Model):
     def answers(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L 2"]:
         """The logits of: an answer begins at this token; it ends there."""
         return _present(self.answer_head, "head for answers", "answers=True")(hidden)
+
+    def replaced(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L 1"]:
+        """The logit of: this token stands in the place of another."""
+        return _present(self.replaced_head, "head for replaced tokens", "replaced=True")(hidden)
 
     def word_loss(
         self, hidden: Float[Tensor, "B L D"], words: Int[Tensor, "B L"], *, smoothing: float = 0.0
@@ -245,6 +252,19 @@ class WordHead(nn.Module):
     def features(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b E"]:
         """What the words' embeddings are compared with."""
         return self.norm(self._act(self.dense(hidden)))
+
+
+class ReplacedHead(nn.Module):
+    """logit = act(h W + b) · w + c (ELECTRA, arXiv:2003.10555)."""
+
+    def __init__(self, config: MaskedConfig) -> None:
+        super().__init__()
+        width, feedforward = config.stack.block.output_width, config.stack.block.feedforward
+        self._act = find_activation("gelu" if feedforward is None else feedforward.activation)
+        self.dense, self.out = nn.Linear(width, width), nn.Linear(width, 1)
+
+    def forward(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b 1"]:
+        return self.out(self._act(self.dense(hidden)))
 
 
 def first_real(hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B D"]:

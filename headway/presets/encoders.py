@@ -1,14 +1,15 @@
 """BERT's relatives, as the bare model: heads are added with `model_copy`, or are options of the functions.
 
 RoBERTa: Liu et al. 2019, arXiv:1907.11692. XLM-RoBERTa: Conneau et al. 2019, arXiv:1911.02116. DistilBERT: Sanh et al.
-2019, arXiv:1910.01108.
+2019, arXiv:1910.01108. ELECTRA: Clark et al. 2020, arXiv:2003.10555 (its discriminators). MPNet: Song et al. 2020,
+arXiv:2004.09297.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headway.config import Special
+from headway.config import Relative, Special
 from headway.config.text import MaskedConfig
 from headway.presets.bert import bert
 
@@ -43,6 +44,30 @@ def distilbert(**options: Any) -> MaskedConfig:
     return bert(**chosen)
 
 
+def electra(*, embedding_width: int | None = None, **options: Any) -> MaskedConfig:
+    """An ELECTRA of any size: a BERT whose embeddings may be narrower than its stack, with GELU in its classifier.
+
+    >>> electra(width=256, heads=4, layers=12, embedding_width=128).embedding_width
+    128
+    """
+    usual: dict[str, Any] = {"family": "electra", "pooler": bool(options.get("classes")), "word_activation": "gelu"}
+    chosen: dict[str, Any] = usual | {"pooler_activation": "gelu"} | options
+    return bert(embedding_width=embedding_width, **chosen)
+
+
+BUCKETS = 32  # of differences of positions: MPNet has no other number
+
+
+def mpnet(**options: Any) -> MaskedConfig:
+    """An MPNet of any size: a RoBERTa without sentences, with a learned bias over differences of positions.
+
+    >>> mpnet(width=768, heads=12, layers=12).stack.bias.buckets
+    32
+    """
+    usual: dict[str, Any] = {"family": "mpnet", "vocabulary": 30527, "types": 0}
+    return roberta(**usual | options).replace("stack", bias=Relative(buckets=BUCKETS))
+
+
 _XLM = partial(roberta, family="xlm-roberta", vocabulary=250002)
 
 PRESETS: dict[str, Callable[[], MaskedConfig]] = {
@@ -51,4 +76,8 @@ PRESETS: dict[str, Callable[[], MaskedConfig]] = {
     "xlm-roberta-base": partial(_XLM, width=768, heads=12, layers=12),
     "xlm-roberta-large": partial(_XLM, width=1024, heads=16, layers=24),
     "distilbert-base": partial(distilbert, width=768, heads=12, layers=6),
+    "electra-small": partial(electra, width=256, heads=4, layers=12, embedding_width=128),
+    "electra-base": partial(electra, width=768, heads=12, layers=12),
+    "electra-large": partial(electra, width=1024, heads=16, layers=24),
+    "mpnet-base": partial(mpnet, width=768, heads=12, layers=12),
 }

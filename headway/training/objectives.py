@@ -77,7 +77,7 @@ def unused_heads(model: Masked, like: Tensor) -> Float[Tensor, ""]:
     asked = {
         model.pooled: model.pooler, model.words: model.word_head, model.adjacent: model.adjacent_head,
         model.inverted: model.inverted_head, model.inference: model.inference_head, model.classify: model.class_head,
-        model.classify_tokens: model.token_head, model.answers: model.answer_head,
+        model.classify_tokens: model.token_head, model.answers: model.answer_head, model.replaced: model.replaced_head,
     }  # fmt: skip
     parts = [ask(nobody).sum() for ask, head in asked.items() if head is not None]
     return torch.stack(parts).sum() if parts else like.new_zeros(())

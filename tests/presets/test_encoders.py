@@ -12,6 +12,10 @@ BARE = {
     "xlm-roberta-base": 278_043_648,
     "xlm-roberta-large": 559_890_432,
     "distilbert-base": 66_362_880,
+    "electra-small": 13_483_008,
+    "electra-base": 108_891_648,
+    "electra-large": 334_092_288,
+    "mpnet-base": 109_486_464,
 }
 SIZES = dict(width=22, heads=2, layers=2, hidden=7, vocabulary=19, length=13)
 

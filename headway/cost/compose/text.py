@@ -106,7 +106,8 @@ def _purpose(c: MaskedConfig) -> str:
     """The head that a forward pass goes through."""
     has = {
         "class_head": c.classes, "token_head": c.token_classes, "answer_head": c.answers, "word_head": c.words,
-        "adjacent_head": c.adjacent, "inverted_head": c.inverted, "inference_head": c.inference,
+        "replaced_head": c.replaced, "adjacent_head": c.adjacent, "inverted_head": c.inverted,
+        "inference_head": c.inference,
     }  # fmt: skip
     return next((name for name, there in has.items() if there), "")
 
@@ -130,7 +131,19 @@ def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
     for name, count in (("token_head", c.token_classes), ("answer_head", 2 * c.answers)):
         head = leaf(name, linear_price(setting.rows, width, count, bias=True)) if count else None
         found.append(head if name == purpose else unused(head))
-    return found
+    replaced = _replaced(c, setting) if c.replaced else None
+    return [*found, replaced if purpose == "replaced_head" else unused(replaced)]
+
+
+def _replaced(c: MaskedConfig, setting: Setting) -> Part:
+    width, rows, feedforward = leaving(c.stack.block), setting.rows, c.stack.block.feedforward
+    curve = "gelu" if feedforward is None else feedforward.activation
+    return series(
+        "replaced_head",
+        leaf("dense", linear_price(rows, width, width, bias=True)),
+        leaf("activation", activation_price(curve, rows * width)),
+        leaf("out", linear_price(rows, width, 1, bias=True)),
+    )
 
 
 def _words(c: MaskedConfig, setting: Setting) -> Part:
@@ -151,6 +164,8 @@ def _scores(c: MaskedConfig, setting: Setting) -> tuple[Number, Number]:
         return setting.batch * setting.asked, c.vocabulary
     if purpose == "token_head":
         return setting.rows, c.token_classes
+    if purpose == "replaced_head":
+        return setting.rows, 1
     if purpose == "answer_head":
         return 2 * setting.batch, setting.length
     return setting.batch, c.classes or c.inference or 2

@@ -75,7 +75,9 @@ def _masked(config: Any, setting: Setting) -> Passes:
             if config.token_classes:
                 scores = model.classify_tokens(hidden).flatten(0, 1)
                 return torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
-            return model.answers(hidden).sum() if config.answers else hidden.sum()
+            if config.answers:
+                return model.answers(hidden).sum()
+            return model.replaced(hidden).sum() if config.replaced else hidden.sum()
 
         return Passes((*inputs, labels), read, judge)
     words, rows, columns = (_tokens(setting.batch * setting.asked) for _ in range(3))

@@ -26,6 +26,7 @@ HEADS: dict[str, dict[str, Read]] = {
         "end_logits": lambda model, hidden, keep: model.answers(hidden)[..., 1],
     },
 }
+REPLACED: dict[str, Read] = {"logits": lambda model, hidden, keep: model.replaced(hidden)[..., 0]}
 POOLED: dict[str, Read] = {"pooler_output": lambda model, hidden, keep: model.pooled(hidden, keep)}
 
 
@@ -54,9 +55,13 @@ FAMILIES: dict[str, Encoders] = {
     "xlm-roberta": Encoders("XLMRoberta", _ROBERTA, before=2),
     "camembert": Encoders("Camembert", _ROBERTA, before=2),
     "distilbert": Encoders("DistilBert", dict(dim=22, n_heads=2, n_layers=3, hidden_dim=31, activation="gelu")),
+    "electra": Encoders("Electra", dict(_BERT, embedding_size=13), outputs={"ForPreTraining": REPLACED}),
+    "electra, wide": Encoders("Electra", dict(_BERT, embedding_size=22), outputs={"ForPreTraining": REPLACED}),
+    "mpnet": Encoders("MPNet", dict(_BERT), before=2, outputs={"Model": POOLED}),
 }  # fmt: skip
 # Of a second shape, and of relatives that differ in a name, the heads that differ most are enough.
 FEW = {
+    "electra, wide": ("ForPreTraining",),
     "roberta, relu": ("ForMaskedLM",),
     "xlm-roberta": ("Model", "ForSequenceClassification"),
     "camembert": ("Model",),

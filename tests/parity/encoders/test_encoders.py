@@ -135,7 +135,9 @@ def test_every_weight_is_seen(pair: Pair) -> None:
     # A bias of keys changes all scores of a query alike, and the pooler is no part of the last hidden state.
     pooled = pair.head == "ForSequenceClassification" or "pooler_output" in pair.family.heads[pair.head]
     unseen = ("key.bias",) if pooled else ("key.bias", "pooler.weight", "pooler.bias")
-    places = ("",) if pair.head == "ForMaskedLM" else ("pooler", "class_head", "token_head", "answer_head")
+    places = (
+        ("",) if pair.head == "ForMaskedLM" else ("pooler", "class_head", "token_head", "answer_head", "replaced_head")
+    )
     others = tuple(f"stack.blocks.{layer}." for layer in range(4) if layer != 1)
     for name, part in parts_of(pair.model).items():
         if name.endswith(unseen) or not name.startswith(places) or name.startswith(others):

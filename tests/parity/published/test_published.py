@@ -393,20 +393,18 @@ def test_pictures_are_prepared_as_the_directory_says(tmp_path: Path) -> None:
     assert deit.mean == (0.485, 0.456, 0.406)
 
 
-MPNET = {
-    "_name_or_path": "microsoft/mpnet-base", "architectures": ["MPNetModel"], "attention_probs_dropout_prob": 0.1,
-    "bos_token_id": 0, "eos_token_id": 2, "hidden_act": "gelu", "hidden_size": 768, "layer_norm_eps": 1e-05,
-    "max_position_embeddings": 514, "model_type": "mpnet", "pad_token_id": 1, "relative_attention_num_buckets": 32,
-    "vocab_size": 30527,
+NOMIC = {
+    "architectures": ["NomicBertModel"], "activation_function": "swiglu", "model_type": "nomic_bert", "n_embd": 768,
+    "n_head": 12, "n_inner": 3072, "n_layer": 12, "n_positions": 8192, "rotary_emb_fraction": 1.0, "vocab_size": 30528,
 }  # fmt: skip
 
 
 def test_an_architecture_that_headway_lacks_is_named(tmp_path: Path) -> None:
-    """all-mpnet-base-v2: a sentence encoder like the others, around another encoder."""
+    """nomic-embed-text-v1: a sentence encoder like the others, around another encoder."""
     for file, content in FOLDERS["all-MiniLM-L6-v2"].items():
         write(tmp_path / file, content)
-    write(tmp_path / "config.json", MPNET)
-    with pytest.raises(ValueError, match=r"headway knows no architecture 'mpnet'.*; it reads .*bert"):
+    write(tmp_path / "config.json", NOMIC)
+    with pytest.raises(ValueError, match=r"headway knows no architecture 'nomic_bert'.*; it reads .*bert"):
         headway.load(tmp_path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as models
@@ -18,6 +19,7 @@ from headway.bench.embed import sentences
 from headway.hub import Loaded
 from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder
+from tests.parity.compare import shake
 from tests.parity.sentence.theirs import LENGTH, TEXTS, WIDTH, dense, encoder, made
 
 
@@ -190,6 +192,39 @@ def test_our_own_layout_holds_it_too(tmp_path: Path) -> None:
     headway.save(model.eval(), tmp_path / "ours", tokenizer=loaded.tokenizer)
     assert not (tmp_path / "ours" / "modules.json").exists()
     assert torch.equal(ours(headway.load(tmp_path / "ours")), ours(loaded))
+
+
+RELATIVES = {
+    "MPNetModel": ("MPNetConfig", dict(max_position_embeddings=LENGTH + 2)),
+    "RobertaModel": ("RobertaConfig", dict(max_position_embeddings=LENGTH + 2, type_vocab_size=1)),
+    "DistilBertModel": ("DistilBertConfig", dict(max_position_embeddings=LENGTH, pad_token_id=1)),
+}
+
+
+@pytest.mark.parametrize("kind", RELATIVES)
+def test_sentence_encoders_around_berts_relatives(kind: str, tmp_path: Path) -> None:
+    """Theirs count positions by the number of the pad token, which is 1."""
+    encoder(tmp_path / "words")
+    words = (tmp_path / "words" / "vocab.txt").read_text().split("\n")
+    words[:2] = words[1::-1]
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words))
+    tokenizer = transformers.BertTokenizerFast(str(tmp_path / "bert" / "vocab.txt"), model_max_length=29)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    tokenizer.save_pretrained(tmp_path / "bert")
+    name, sizes = RELATIVES[kind]
+    torch.manual_seed(3)
+    own = dict(hidden_size=WIDTH, num_attention_heads=2, num_hidden_layers=3, intermediate_size=17)
+    model = getattr(transformers, kind)(getattr(transformers, name)(vocab_size=len(words), **own, **sizes)).eval()
+    shake(model)
+    model.save_pretrained(tmp_path / "bert")
+    step = models.Transformer(str(tmp_path / "bert"), max_seq_length=23)
+    other = made(tmp_path / "theirs", step, models.Pooling(WIDTH, "mean"), models.Normalize())
+    loaded = headway.load(tmp_path / "theirs")
+    assert loaded.model.config.limit == other.max_seq_length == 23
+    assert far(loaded, other) < 1e-5
+    headway.save(loaded.model, tmp_path / "ours", tokenizer=loaded.tokenizer)
+    assert far(loaded, SentenceTransformer(str(tmp_path / "ours"), device="cpu")) < 1e-5
 
 
 def test_a_bert_alone_is_no_sentence_encoder_and_embeds_by_the_mean(tmp_path: Path) -> None:
