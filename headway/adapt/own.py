@@ -177,6 +177,18 @@ def _vision(config: Any) -> Adapter:
     return Adapter(inputs="images", image=(config.channels, *sides(config.image)), rebuild=_rebuild(config))
 
 
+def _clip(config: Any) -> Adapter:
+    """Its texts: of images a model without classes is audited by itself."""
+
+    def call(model: Any, reading: Reading) -> Tensor:
+        return model.text_vectors(reading.inputs, keep=reading.keep)
+
+    return Adapter(
+        vocabulary=config.vocabulary, longest=config.length, causal=False, call=call, takes=frozenset({"keep"}),
+        rebuild=_rebuild(config),
+    )  # fmt: skip
+
+
 def _module(config: Any) -> Adapter:
     """A module of the user's own inside a language model, which reads rows without their padding."""
     return Adapter(
@@ -187,5 +199,5 @@ def _module(config: Any) -> Adapter:
 
 MAKERS: dict[str, Callable[[Any], Adapter]] = {
     "language": _language, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq, "recurrent": _recurrent,
-    "vision": _vision, "davit": _vision, "vectors": _vectors, "module": _module,
+    "vision": _vision, "clip": _clip, "davit": _vision, "vectors": _vectors, "module": _module,
 }  # fmt: skip

@@ -1,6 +1,5 @@
 """Texts or pictures in, classes out: a window of inputs at a time, sorted by length within it, in the order given."""
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from headway.config.kinds import kinds_where
 from headway.data.lines import lines_of
+from headway.data.stream import stdin_bytes
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.reader import padded
 from headway.hub.load import Loaded, called, with_tokenizer
@@ -109,7 +109,7 @@ class Classifier:
             rows = order[start : start + batch]
             tokens, keep = padded([tuple(found[row].ids) for row in rows], left=False)
             types, _ = padded([tuple(found[row].type_ids) for row in rows], left=False)
-            logits[rows] = self.model(tokens, keep=keep, types=types).float()
+            logits[rows] = self.model(tokens, keep=keep, types=self.model.told_apart(types)).float()
         return logits
 
     def _encoded(self, items: Sequence[Item]) -> list[Any]:
@@ -176,10 +176,10 @@ def check(files: Sequence[Path], kind: str) -> None:
     for file in files or [Path("-")]:
         if str(file) != "-" and file.is_file():
             deque(_items([file], kind in PICTURES), maxlen=0)
-        elif str(file) == "-" and sys.stdin.buffer.seekable():
-            start = sys.stdin.buffer.tell()
+        elif str(file) == "-" and (given := stdin_bytes()).seekable():
+            start = given.tell()
             deque(_items([file], kind in PICTURES), maxlen=0)
-            sys.stdin.buffer.seek(start)
+            given.seek(start)
 
 
 def _items(files: Sequence[Path], sees: bool) -> Iterator[Item]:

@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,11 +20,15 @@ from headway.app.resumable_file import ResumableFile
 from headway.data.lines import text_of
 from headway.data.tokenizer import Tokenizer
 from headway.hub.load import Loaded, called, with_tokenizer
+from headway.hub.receipt import Receipt
+from headway.hub.sentence import mean_pooled
+from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder
 from headway.nn.modes import evaluating
 
 # Lines between two checkpoints: an interruption costs less than this; sorting so many leaves rows well filled.
 CHUNK = 512
+BY_MEAN = "the mean of its tokens' vectors"
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 Form = Callable[[Sequence[str], Vectors], bytes]
 Progress = Callable[[int, int], None]  # lines done, of how many
@@ -37,19 +41,20 @@ class Embedder:
     model: SentenceEncoder
     tokenizer: Tokenizer
     hash: str  # of all that a vector depends on
+    receipt: Receipt
     cut: int = 0  # texts so far that had more tokens than the model reads
 
     @classmethod
     def of(cls, loaded: Loaded) -> "Embedder":
         model, tokenizer = readable(*loaded[:2], loaded.receipt.path)
-        receipt = loaded.receipt
+        receipt = loaded.receipt if model is loaded.model else replace(loaded.receipt, pooling=BY_MEAN)
         parts = (
             receipt.weights_hash or receipt.hash,
             receipt.dtype,
             model.config.model_dump_json(),
             tokenizer.engine.to_str(),
         )
-        return cls(model, tokenizer, hashlib.sha256("\n".join(parts).encode()).hexdigest())
+        return cls(model, tokenizer, hashlib.sha256("\n".join(parts).encode()).hexdigest(), receipt)
 
     def __call__(self, texts: Sequence[str], done: Callable[[int], None] | None = None) -> Vectors:
         tokens = self.tokenizer.encode_all([self.model.config.prompt + text for text in texts])
@@ -62,21 +67,22 @@ class Embedder:
 
 
 def readable(model: Any, tokenizer: Tokenizer | None, name: str) -> tuple[SentenceEncoder, Tokenizer]:
-    """A sentence encoder and its tokenizer, or a refusal that says what is missing."""
-    if not isinstance(model, SentenceEncoder):
+    """A sentence encoder and its tokenizer, or a refusal that says what is missing; a plain encoder is pooled."""
+    if not isinstance(model, SentenceEncoder | Masked):
         kind = getattr(getattr(model, "config", None), "family", type(model).__name__)
         raise ValueError(
             f"{name} holds a {kind} model and no way to make one vector of a text: a sentence encoder has a "
-            "modules.json that names its pooling"
+            "modules.json that names its pooling, and of an encoder such as BERT the mean is taken"
         )
     if tokenizer is None:
         raise ValueError(f"{name} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
-    return model, tokenizer
+    return (mean_pooled(model, tokenizer) if isinstance(model, Masked) else model), tokenizer
 
 
 def embed(model: Any, texts: str | Sequence[str], *, tokenizer: Tokenizer | None = None) -> Tensor:
     """The vector of a text, or one row for each of several (N O), by a sentence encoder.
 
+    Of an encoder without a pooling (a plain BERT) it is the mean of the vectors of its tokens.
     The model is one that `headway.load` gave, or the name or path of one; without a tokenizer it reads with its own.
     Texts are packed without padding, and what one of them gets does not depend on the others.
     """

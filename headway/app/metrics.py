@@ -189,11 +189,13 @@ def _labelled(loaded: Loaded, settings: EvalSettings, labels: tuple[str, ...], *
 
 def _entailment(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     keep = inputs["keep"]
-    return model.inference(model.hidden_states(inputs["tokens"], keep=keep, types=inputs["types"]), keep)
+    return model.inference(
+        model.hidden_states(inputs["tokens"], keep=keep, types=model.told_apart(inputs["types"])), keep
+    )
 
 
 def _classes(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    return model(inputs["tokens"], keep=inputs["keep"], types=inputs["types"])
+    return model(inputs["tokens"], keep=inputs["keep"], types=model.told_apart(inputs["types"]))
 
 
 def labels_of(config: Any) -> tuple[str, ...]:

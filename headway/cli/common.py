@@ -46,10 +46,10 @@ def utf8(text: str, what: str) -> str:
 
 def stdin_text(what: str, instead: str) -> str:
     """All of standard input as text; `what` it is, and what may be given `instead`."""
-    if sys.stdin is None:  # the shell has closed it
-        raise ValueError(f"standard input is closed: give {instead}, or something to read")
+    from headway.data.stream import stdin_bytes
+
     try:
-        text = sys.stdin.buffer.read().decode()
+        text = stdin_bytes(instead).read().decode()
     except UnicodeDecodeError:
         raise ValueError(f"{what} on standard input is not UTF-8 text") from None
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")

@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from headway.cli.common import Counter, Weights, say
 from headway.cli.option_names import check_words, options_of
 from headway.config.read_file import open_file
-from headway.data.stream import name_of
+from headway.data.stream import name_of, stdin_bytes
 
 TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
@@ -52,7 +52,8 @@ def embed(
     ----------
     directory
         The model: a run, or a directory as sentence-transformers saves it (modules.json, config.json,
-        model.safetensors, tokenizer.json).
+        model.safetensors, tokenizer.json). Of a plain encoder such as BERT, without modules.json, the mean of the
+        tokens' vectors is taken.
     file
         Lines of text in UTF-8; `-` is stdin.
     out
@@ -96,7 +97,7 @@ def _embed(
     lines = Lines.of(stream, name)  # a mistake in the input is said before the model is loaded
     loaded = load(target.directory(directory).path, dtype=dtype, weights=weights)
     embedder = Embedder.of(loaded)
-    say(str(loaded.receipt))
+    say(str(embedder.receipt))
     if out is not None:
         embed_file(embedder, lines, out, overwrite=overwrite, progress=Counter(), say=say)
     else:
@@ -148,5 +149,5 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     with tempfile.TemporaryFile() as kept:
-        shutil.copyfileobj(sys.stdin.buffer, kept)
+        shutil.copyfileobj(stdin_bytes(), kept)
         yield kept

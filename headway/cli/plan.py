@@ -65,11 +65,13 @@ def plan(
     given = merged(given, {"task": task, "data": {"train": list(data)}})
     config = resolve(given)
     # torch takes seconds to import, and --help must not wait for it
-    from headway.app.plan import Wanted, make_plan
+    from headway.app.plan import Wanted, make_plan, read_input
     from headway.app.plan.show import as_json, data_text, plan_table, remarks
 
-    wanted = Wanted(seconds, _bytes(memory), _machine())
-    found = make_plan(config, given, wanted)
+    limit = _bytes(memory)
+    read = read_input(config, given)
+    wanted = Wanted(seconds, limit, _machine())  # measuring takes seconds, so that every mistake is found before it
+    found = make_plan(read, wanted)
     record = {"task": task} | as_json(found, wanted)
     output.write([plan_table(found)], record=record, title=data_text(found.known), notes=remarks(found))
     return 0

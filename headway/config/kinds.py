@@ -2,7 +2,7 @@
 
 >>> read_model('{"kind": "sentense"}')
 Traceback (most recent call last):
-ValueError: there is no model of kind 'sentense' (did you mean sentence?); there are language, masked, sentence, seq2seq, vision, davit, recurrent, vectors, module
+ValueError: there is no model of kind 'sentense' (did you mean sentence?); there are language, masked, sentence, seq2seq, vision, clip, davit, recurrent, vectors, module
 """  # noqa: E501 a doctest's line is as long as the sentence
 
 from collections.abc import Callable, Mapping
@@ -23,6 +23,7 @@ CONFIGS = {
     "sentence": "headway.config.text:SentenceConfig",
     "seq2seq": "headway.config.text:Seq2SeqConfig",
     "vision": "headway.config.vision:VisionConfig",
+    "clip": "headway.config.clip:ClipConfig",
     "davit": "headway.config.vision:DaViTConfig",
     "recurrent": "headway.config.text:RecurrentConfig",
     "vectors": "headway.config.layers:VectorsConfig",

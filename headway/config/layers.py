@@ -241,6 +241,7 @@ class BlockConfig(Frozen):
 
     parallel: attention and feed-forward read the same vectors, and the sum gets both (GPT-J; GPT-NeoX,
     arXiv:2204.06745). residual_scale: what a branch gives is multiplied by it before the sum (Granite).
+    layer_scale: and by learned numbers, one a channel, that begin at this value (LayerScale, arXiv:2103.17239).
     """
 
     attention: AttentionConfig
@@ -252,6 +253,7 @@ class BlockConfig(Frozen):
     residual: bool = True
     parallel: bool = False
     residual_scale: float = 1.0
+    layer_scale: Positive | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     @model_validator(mode="after")
@@ -270,6 +272,8 @@ class BlockConfig(Frozen):
             )
         if self.residual_scale != 1.0 and not self.residual:
             raise ValueError(f"residual_scale={self.residual_scale:g} is of what is added to a residual: residual=True")
+        if self.layer_scale is not None and not self.residual:
+            raise ValueError(f"layer_scale={self.layer_scale:g} is of what is added to a residual: residual=True")
         if self.cross is not None and self.cross.rotary is not None:
             raise ValueError(
                 "a block does not know where its source's tokens stand: rotary cross-attention is for Attention"

@@ -17,7 +17,7 @@ class ModelConfig(Frozen):
     weights: WeightsConfig | None = None  # maps that are stored in fewer bits
 
     module: ClassVar[str]
-    reads: ClassVar[Literal["tokens", "source", "images", "vectors"]] = "tokens"
+    reads: ClassVar[Literal["tokens", "source", "images", "images and tokens", "vectors"]] = "tokens"
     writes: ClassVar[bool] = False
     tasks: ClassVar[tuple[str, ...]] = ()
     measures: ClassVar[tuple[str, ...]] = ()

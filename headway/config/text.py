@@ -9,6 +9,8 @@ from headway.config.importing import split_name
 from headway.config.layers import DerivedSize, Positive, StackConfig
 from headway.config.model import ModelConfig
 
+Whole = Annotated[int, Field(ge=0, strict=True)]
+
 
 class Special(Frozen):
     """Tokens with a meaning of their own; None where a model has none."""
@@ -107,9 +109,14 @@ Outcome = Literal["one", "several", "value"]
 class MaskedConfig(ModelConfig):
     """BERT (arXiv:1810.04805): word, position and sentence embeddings, a norm, a stack that looks both ways, heads.
 
+        x = norm(tokens[t] + positions[offset + p] + types[s]) W_in        h = stack(x)
+
     Each head is a choice: `words` predicts hidden words, `adjacent` whether the second sentence follows the first,
-    `inverted` whether it is the first in another order, `inference` > 0 what follows logically from the first, and
-    `classes` > 0 classifies; all but `words` read the `pooler`'s vector. `family` names the layout it is saved in.
+    `inverted` whether it is the first in another order, `inference` > 0 what follows logically from the first,
+    `classes` > 0 classifies a text; all but `words` read the `pooler`'s vector. `token_classes` > 0 classifies every
+    token, and `answers` finds where in a text the answer to a question begins and ends. `offset` rows of a learned
+    table come before position 0 (RoBERTa); `embedding_width` is that of the embeddings where it is not the stack's
+    (ALBERT, ELECTRA): then a map leads in. `family` names the layout it is saved in.
     """
 
     module = "headway.models.encoder:Masked"
@@ -120,12 +127,16 @@ class MaskedConfig(ModelConfig):
     family: str = "headway"
     vocabulary: Size
     length: Size  # positions it was made for
-    types: Size = 2  # sentences that are told apart
+    types: Whole = 2  # sentences that are told apart; 0: there is no table for them
     stack: StackConfig
     positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    offset: Whole = 0
+    own_embedding_width: Size | None = Field(default=None, alias="embedding_width")  # None: that of the stack
     eps: float = 1e-12  # of the norms outside of the stack
     pooler: bool = True
+    pooler_activation: str = "tanh"
     words: bool = False
+    own_word_activation: str | None = Field(default=None, alias="word_activation")  # None: that of the feed-forward
     adjacent: bool = False
     inverted: bool = False
     inference: Annotated[int, Field(ge=0, strict=True)] = 0
@@ -133,7 +144,21 @@ class MaskedConfig(ModelConfig):
     classes: Annotated[int, Field(ge=0, strict=True)] = 0
     labels: tuple[str, ...] = ()  # names of the classes; none, or one each
     outcome: Outcome = "one"
+    token_classes: Whole = 0
+    token_labels: tuple[str, ...] = ()  # names of the tokens' classes; none, or one each
+    answers: bool = False
     special: Special = Special()
+
+    @property
+    def embedding_width(self) -> DerivedSize:
+        return self.stack.block.width if self.own_embedding_width is None else self.own_embedding_width
+
+    @property
+    def word_activation(self) -> str:
+        """The curve of the masked-word head."""
+        feedforward = self.stack.block.feedforward
+        usual = "gelu" if feedforward is None else feedforward.activation
+        return usual if self.own_word_activation is None else self.own_word_activation
 
     @model_validator(mode="after")
     def _agree(self) -> "MaskedConfig":
@@ -143,18 +168,27 @@ class MaskedConfig(ModelConfig):
             raise ValueError("a masked-word model reads no source: cross-attention belongs to an encoder-decoder")
         if not self.pooler and (self.adjacent or self.inverted or self.inference or self.classes):
             raise ValueError("heads that judge sentences and the classifier read the pooled vector: need pooler=True")
-        for classes, labels in ((self.classes, self.labels), (self.inference, self.inference_labels)):
+        for classes, labels in (
+            (self.classes, self.labels), (self.inference, self.inference_labels),
+            (self.token_classes, self.token_labels),
+        ):  # fmt: skip
             if labels and len(labels) != classes:
                 raise ValueError(f"{classes} classes have {classes} labels, not {len(labels)}")
+        if self.offset and self.positions != "learned":
+            raise ValueError(f"an offset of {self.offset} is for learned positions; {self.positions} has no table")
+        forget_derived(self, ("embedding_width", "word_activation"))
         return self
 
     def label(self, index: int) -> str:
         """What a class is called; its number where nobody named it."""
         return self.labels[index] if self.labels else str(index)
 
+    def token_label(self, index: int) -> str:
+        """The same of a class of tokens."""
+        return self.token_labels[index] if self.token_labels else str(index)
+
 
 Pooling = Literal["cls", "mean", "max", "mean_sqrt_len"]
-Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
 class DenseConfig(Frozen):
@@ -213,8 +247,9 @@ class Seq2SeqConfig(ModelConfig):
 
         x = norm(scale · tokens[t] + positions[p])        logits = head_scale · h Wᵀ + bias
 
-    `positions` "halves" are sinusoids whose sines stand in the first half of the channels (Marian); `offset` rows of a
-    learned table come before position 0 (BART). `family` names the layout in which the model is saved.
+    `positions` "halves" are sinusoids whose sines stand in the first half of the channels (Marian), "timing" the same
+    with a slowest wave of exactly 1/10000 (M2M-100); `offset` rows of a learned table come before position 0 (BART), or
+    as many positions of "timing". `family` names the layout in which the model is saved.
     """
 
     module = "headway.models.seq2seq:Seq2Seq"
@@ -230,7 +265,7 @@ class Seq2SeqConfig(ModelConfig):
     length: Size | None = None  # positions it was made for; None: no limit
     encoder: StackConfig
     decoder: StackConfig
-    positions: Literal["learned", "sinusoidal", "halves", "none"] = "none"
+    positions: Literal["learned", "sinusoidal", "halves", "timing", "none"] = "none"
     offset: Annotated[int, Field(ge=0, strict=True)] = 0
     embedding_scale: float = 1.0
     embedding_norm: bool = False
@@ -274,8 +309,14 @@ class Seq2SeqConfig(ModelConfig):
             )
         if self.positions == "learned" and self.length is None:
             raise ValueError("a table of learned positions has a length: give one")
-        if self.offset and self.positions != "learned":
+        if self.offset and self.positions not in ("learned", "timing"):
             raise ValueError(f"an offset of {self.offset} is for learned positions; {self.positions} has no table")
+        for stack in (self.encoder, self.decoder):
+            if self.positions == "timing" and (stack.block.width % 2 or stack.block.width < 4):
+                raise ValueError(
+                    f"timing positions have a sine and a cosine of each of 2 waves or more: a width of "
+                    f"{stack.block.width} is not even, or below 4"
+                )
         return self
 
     @property

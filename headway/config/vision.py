@@ -1,4 +1,4 @@
-"""Vision models: ViT (arXiv:2010.11929), DeiT (arXiv:2012.12877) and DaViT (arXiv:2204.03645)."""
+"""Vision models: ViT (arXiv:2010.11929), DeiT (2012.12877), DINOv2 (2304.07193) and DaViT (2204.03645)."""
 
 from typing import Annotated, Any, Literal
 
@@ -70,9 +70,12 @@ class VisionConfig(ModelConfig):
 
     `positions` are a learned vector for every token, or of the patches alone a learned one for each row and column,
     fixed sinusoids of both, or none (rotary positions and biases live in the stack).
-    The vector is the class token's, or the `mean` of the patches. A `distilled` model has a second token, and with a
-    `teacher` a second classifier on it; the logits are then the mean of both. The attention of the stack is free: on
-    the grid of patches it may be local or in windows. `family` names the layout the model is saved in.
+    A table that was learned on images of another size, `table_image`, is interpolated in every pass (DINOv2).
+    The vector is the class token's, the `mean` of the patches, for a classifier both, one after the other, or what a
+    learned vector gathers of all by `attention`, and a feed-forward adds (SigLIP).
+    A `distilled` model has a second token, and with a `teacher` a second classifier on it; the logits are then the mean
+    of both. The attention of the stack is free: on the grid of patches it may be local or in windows. `family` names
+    the layout the model is saved in.
     """
 
     module = "headway.models.vit:Vision"
@@ -86,11 +89,14 @@ class VisionConfig(ModelConfig):
     patch: Extent = 16
     channels: Size = 3
     stack: StackConfig
+    patch_bias: bool = True
     positions: VisionPositions = "learned"
+    table_image: Extent | None = None  # of the table of positions; None: `image`
+    embedding_norm: bool = False  # of what enters the stack (CLIP)
     class_token: bool = True
     distilled: bool = False
     teacher: bool = False
-    pooling: Literal["class", "mean"] = "class"
+    pooling: Literal["class", "mean", "class_mean", "attention"] = "class"
     pooler: bool = False  # tanh(W · vector + b), of a model without classes
     classes: Count = 0  # 0: no classifier
     labels: tuple[str, ...] = ()  # names of the classes; none, or one each
@@ -99,7 +105,15 @@ class VisionConfig(ModelConfig):
     @property
     def grid(self) -> Pair:
         """Rows and columns of patches; pixels past the last whole patch are not looked at."""
-        (rows, columns), (down, across) = sides(self.image), sides(self.patch)
+        return self._grid(self.image)
+
+    @property
+    def table_grid(self) -> Pair:
+        """The same of the images that the table of positions is for."""
+        return self.grid if self.table_image is None else self._grid(self.table_image)
+
+    def _grid(self, image: Extent) -> Pair:
+        (rows, columns), (down, across) = sides(image), sides(self.patch)
         return rows // down, columns // across
 
     @property
@@ -111,6 +125,16 @@ class VisionConfig(ModelConfig):
     def length(self) -> int:
         """Tokens of an image."""
         return self.extra + self.grid[0] * self.grid[1]
+
+    @property
+    def table_length(self) -> int:
+        """Rows of the table of positions."""
+        return self.extra + self.table_grid[0] * self.table_grid[1]
+
+    @property
+    def vector_width(self) -> int:
+        """Of the image's vector, as a classifier reads it."""
+        return self.stack.block.output_width * (2 if self.pooling == "class_mean" else 1)
 
     def at(self, image: Extent) -> "VisionConfig":
         """The same for images of another size."""
@@ -124,9 +148,16 @@ class VisionConfig(ModelConfig):
     def _agree(self) -> "VisionConfig":
         if self.stack.block.attention.causal or self.stack.block.cross is not None:
             raise ValueError("a vision model looks at all patches of one image: causal=False, and no cross-attention")
-        if 0 in self.grid:
-            raise ValueError(f"an image of {self.image} has no whole patch of {self.patch}")
-        if not self.class_token and (self.pooling == "class" or self.distilled):
+        if 0 in (*self.grid, *self.table_grid):
+            raise ValueError(f"an image of {self.image if 0 in self.grid else self.table_image} has no whole patch of "
+                             f"{self.patch}")  # fmt: skip
+        if self.table_image is not None and self.positions != "learned":
+            raise ValueError(f"table_image is of learned positions, and these are {self.positions}: leave it out")
+        if self.pooling == "class_mean" and (self.distilled or self.pooler):
+            raise ValueError("pooling='class_mean' is for one class token and no pooler: distilled=False, pooler=False")
+        if self.pooling == "attention" and (self.pooler or self.stack.block.feedforward is None):
+            raise ValueError("pooling='attention' has a feed-forward as its blocks have, and no pooler")
+        if not self.class_token and (self.pooling in ("class", "class_mean") or self.distilled):
             raise ValueError("without a class token the image's vector is a mean: pooling='mean', distilled=False")
         if self.pooler and self.classes:
             raise ValueError("a classifier reads the image's vector itself: pooler=False, or classes=0")

@@ -20,6 +20,7 @@ from headway.config import (
     nearest,
 )
 from headway.config.base import sides
+from headway.config.clip import ClipConfig
 from headway.config.layers import stacks_of
 from headway.config.model import ModelConfig
 from headway.cost.setting import BYTES, Setting
@@ -69,7 +70,7 @@ def default_length(config: Frozen) -> int:
         return fixed
     if isinstance(config, SentenceConfig):
         return config.limit
-    if isinstance(config, LanguageConfig | MaskedConfig | Seq2SeqConfig | VectorsConfig):
+    if isinstance(config, LanguageConfig | MaskedConfig | Seq2SeqConfig | VectorsConfig | ClipConfig):
         return config.length or UNLIMITED
     if isinstance(config, RecurrentConfig):
         return RECURRENT
@@ -113,7 +114,7 @@ def position_rows(config: Frozen) -> int | None:
     """Rows of a table of learned positions, which no text can exceed; None where there is none."""
     if isinstance(config, SentenceConfig):
         return config.encoder.length
-    if isinstance(config, MaskedConfig):
+    if isinstance(config, MaskedConfig | ClipConfig):
         return config.length
     if isinstance(config, LanguageConfig | Seq2SeqConfig) and config.positions == "learned":
         return config.length

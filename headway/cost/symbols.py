@@ -113,6 +113,8 @@ def _language(c: LanguageConfig, letters: Symbols) -> dict[str, Any]:
 def _masked(c: MaskedConfig, letters: Symbols) -> dict[str, Any]:
     found = _parts(c, letters, "stack") | {"vocabulary": letters.of("V", c.vocabulary)}
     classes = {"classes": letters.of("C", c.classes)} if c.classes else {}
+    classes |= {"token_classes": letters.of("C", c.token_classes)} if c.token_classes else {}
+    classes |= {} if c.own_embedding_width is None else {"embedding_width": letters.of("D", c.embedding_width)}
     return found | classes | {"length": letters.of("T", c.length)}
 
 

@@ -48,6 +48,10 @@ def real_inputs(config: Any, setting: Setting, *, seed: int = 0) -> tuple[Tensor
         return tokens(setting.source_length, config.source_vocabulary), tokens(setting.length, config.vocabulary)
     if kind in ("vision", "davit"):
         return (torch.randn(batch, config.channels, *sides(config.image), generator=draw).to(dtype),)
+    if kind == "clip":
+        vision = config.vision
+        images = torch.randn(batch, vision.channels, *sides(vision.image), generator=draw).to(dtype)
+        return images, tokens(setting.length, config.vocabulary)
     if kind == "vectors":
         return (torch.randn(batch, setting.length, config.width, generator=draw).to(dtype),)
     if kind in ("language", "masked", "sentence"):

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from headway.data.batch import Ragged
-from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer import Tokenizer, engine_errors
 
 # What a token is: one that begins a word, and then of which kind.
 WORD, BREAK, JOIN, LAST, CONTENT = 1, 2, 4, 8, 16
@@ -44,7 +44,8 @@ class Sentences:
         tokens, marks = [], []
         flow = _counted(texts, sizes)
         while turn := list(islice(flow, _TURN)):
-            found = tokenizer.engine.encode_batch(turn, add_special_tokens=False)
+            with engine_errors():
+                found = tokenizer.engine.encode_batch(turn, add_special_tokens=False)
             tokens.append(Ragged.of([one.ids for one in found]))
             rows = [_marks(text, one.offsets) for text, one in zip(turn, found, strict=True)]
             marks.append(Ragged.of(rows, dtype=np.uint8))

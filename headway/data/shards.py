@@ -92,6 +92,11 @@ class Shards:
                     f"{directory / shard_name(number)} has {len(part)} tokens where the manifest says "
                     f"{said['tokens']}: remove {directory}, and it is made again"
                 )
+        if type(manifest["bytes"]) is not int or manifest["bytes"] < 0 or not isinstance(manifest["end"], int | None):
+            raise ValueError(
+                f"{directory / MANIFEST} says neither a number of bytes nor an end token, but "
+                f"{manifest['bytes']!r} and {manifest['end']!r}: remove {directory}, and it is made again"
+            )
         if not self.parts:
             raise ValueError(f"{directory / MANIFEST} names no shard: remove {directory}, and it is made again")
         self.offsets = np.cumsum([0, *(len(part) for part in self.parts)])

@@ -20,13 +20,18 @@ def name_of(file: Path) -> str:
     return "standard input" if str(file) == "-" else str(file)
 
 
+def stdin_bytes(instead: str = "a file") -> Any:
+    """Standard input as bytes; where the shell has closed it, that is said."""
+    if sys.stdin is None:
+        raise ValueError(f"standard input is closed: give {instead}, or something to read")
+    return sys.stdin.buffer
+
+
 @contextmanager
 def open_stream(file: Path) -> Iterator[io.BufferedReader]:
     """The bytes of a file, or of stdin for `-`. What is compressed with gzip is told by its first bytes."""
     if str(file) == "-":
-        if sys.stdin is None:
-            raise ValueError("standard input is closed: give a file, or something to read")
-        given: Any = sys.stdin.buffer
+        given = stdin_bytes()
         stream = given if isinstance(given, io.BufferedReader) else io.BufferedReader(given)
         try:
             yield _unpacked(stream, file)

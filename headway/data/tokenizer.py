@@ -1,12 +1,13 @@
 """Text to tokens and back, by the tokenizer that a model was trained with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Engine
 
-from headway.config.file_errors import errors_of, errors_of_library
+from headway.config.file_errors import errors_of, errors_of_library, first_line
 from headway.config.read_file import read_bytes, read_text
 from headway.config.size_limits import LARGE_BYTES
 from headway.data.chat import ChatText, Message, SpelledOut, render_chat
@@ -22,6 +23,17 @@ SPECIAL = {
     "begin": ("bos_token", "cls_token"), "end": ("eos_token", "sep_token"), "pad": ("pad_token",),
     "mask": ("mask_token",),
 }  # fmt: skip
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Around a call of the engine: what it cannot do with its vocabulary is said; arguments of a wrong type are not."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, TypeError, MemoryError):
+        raise
+    except BaseException as error:  # a plain Exception, or pyo3's PanicException, which is none
+        raise ValueError(f"the tokenizer cannot encode or decode this: {first_line(error)}") from error
 
 
 class Tokenizer:
@@ -94,14 +106,17 @@ class Tokenizer:
         return self._number("mask")
 
     def encode(self, text: str, pair: str | None = None, *, special: bool = True) -> list[int]:
-        return self.engine.encode(text, pair, add_special_tokens=special).ids
+        with engine_errors():
+            return self.engine.encode(text, pair, add_special_tokens=special).ids
 
     def encode_all(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
-        return [found.ids for found in self.engine.encode_batch_fast(list(texts), add_special_tokens=special)]
+        with engine_errors():
+            return [found.ids for found in self.engine.encode_batch_fast(list(texts), add_special_tokens=special)]
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """The text of the tokens; those with a meaning of their own are left out unless asked for."""
-        return self.engine.decode(list(tokens), skip_special_tokens=not special)
+        with engine_errors():
+            return self.engine.decode(list(tokens), skip_special_tokens=not special)
 
     def chat_text(
         self,
@@ -130,7 +145,9 @@ class Tokenizer:
         spelled = SpelledOut.of(self.engine)
         if not spelled.inside((messages, options.get("tools"))):
             return self.encode(self.chat_text(messages, **options).text, special=False)
-        return spelled.encode(self.engine, self.chat_text(messages, **options, hidden=spelled).text)
+        text = self.chat_text(messages, **options, hidden=spelled).text
+        with engine_errors():
+            return spelled.encode(self.engine, text)
 
     def _template(self, *, with_tools: bool) -> str:
         found = self.chat_template

@@ -43,7 +43,15 @@ WEIGHTS = ("*.safetensors", "*.safetensors.index.json", HASHES, ".*")
 # Files that headway writes in its own words, to which the origin's other words are added.
 REWRITTEN = ("config.json", "*/config.json", "*processor_config.json", "config_sentence_transformers.json")
 # Of config.json, what is said anew of the files as they are now, or names files that are not carried.
-RESTATED = ("architectures", "torch_dtype", "dtype", "auto_map", "quantization_config", "_commit_hash")
+RESTATED = (
+    "architectures",
+    "torch_dtype",
+    "dtype",
+    "auto_map",
+    "quantization_config",
+    "_commit_hash",
+    "use_mask_token",
+)
 SAID_OF = ("license", "license_name", "license_link", "language", "datasets", "base_model", "pipeline_tag")
 LISTED = 6  # names in a line
 SHORT = 10_000  # bytes that no card of headway's own has

@@ -33,11 +33,22 @@ FAMILIES = {
     "gpt_neox": "headway.hub.families.gpt_neox",
     "opt": "headway.hub.families.opt",
     "bert": "headway.hub.families.bert",
+    "roberta": "headway.hub.families.roberta",
+    "xlm-roberta": "headway.hub.families.roberta",
+    "camembert": "headway.hub.families.roberta",
+    "distilbert": "headway.hub.families.distilbert",
     "t5": "headway.hub.families.t5",
+    "mt5": "headway.hub.families.t5",
     "bart": "headway.hub.families.bart",
     "marian": "headway.hub.families.bart",
+    "mbart": "headway.hub.families.bart",
+    "pegasus": "headway.hub.families.bart",
+    "m2m_100": "headway.hub.families.bart",
     "vit": "headway.hub.families.vit",
     "deit": "headway.hub.families.vit",
+    "dinov2": "headway.hub.families.dinov2",
+    "clip": "headway.hub.families.clip",
+    "siglip": "headway.hub.families.clip",
     "davit": "headway.hub.families.davit",
 }
 
@@ -46,14 +57,16 @@ FAMILIES = {
 class Entry:
     """One tensor of theirs and what it is in our model.
 
-    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that.
-    heads: theirs has the rows of a tuple head by head, of each head those of all of ours.
+    A tuple: theirs is ours, one below the other along the first axis. turned: theirs is the transpose of that. heads:
+    theirs has the rows of a tuple head by head, of each head those of all of ours. leading: so many axes of size 1
+    before all others, which theirs lacks.
     """
 
     theirs: str
     ours: str | tuple[str, ...]
     turned: bool = False
     heads: int = 1
+    leading: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,11 +81,11 @@ class Entry:
     def shape(self, ours: Sequence[torch.Size]) -> tuple[int, ...]:
         """The shape of theirs, from those of ours."""
         whole = (sum(shape[0] for shape in ours), *ours[0][1:]) if len(ours) > 1 else tuple(ours[0])
-        return whole[::-1] if self.turned else whole
+        return (whole[::-1] if self.turned else whole)[self.leading :]
 
     def forwards(self, theirs: Tensor, rows: Sequence[int]) -> list[Tensor]:
         """Ours, as views of theirs where they can be; `rows` is the first size of each."""
-        whole = theirs.t() if self.turned else theirs
+        whole = theirs.t() if self.turned else theirs[(None,) * self.leading] if self.leading else theirs
         if self.heads > 1:  # heads x parts x rows of a head -> parts x heads x rows of a head
             whole = whole.unflatten(0, (self.heads, len(rows), -1)).transpose(0, 1).flatten(0, 2)
         return list(whole.split(list(rows))) if len(rows) > 1 else [whole]
@@ -82,6 +95,7 @@ class Entry:
         whole = torch.cat(list(ours)) if len(ours) > 1 else ours[0]
         if self.heads > 1:
             whole = whole.unflatten(0, (len(ours), self.heads, -1)).transpose(0, 1).flatten(0, 2)
+        whole = whole.reshape(whole.shape[self.leading :]) if self.leading else whole
         return whole.t().contiguous() if self.turned else whole.contiguous()
 
 
@@ -120,6 +134,10 @@ def _unread(name: str, config: Any) -> None:
     return None
 
 
+def _nothing(config: Any) -> dict[str, Tensor]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Family:
     """One layout: its configuration and its key table, each in both directions."""
@@ -133,6 +151,7 @@ class Family:
     ignored: tuple[str, ...] = ()  # patterns of tensors that hold no weights
     exported: Callable[[str, Any], str] = _as_named  # where a saved name differs from the table's
     remade: Callable[[str, Any], Tensor | None] = _unread  # what one that holds no weights must be, if anyone reads it
+    written: Callable[[Any], dict[str, Tensor]] = _nothing  # tensors without weights that others miss in a file
     omitted_options: tuple[
         str, ...
     ] = ()  # settings that the layout has no word for, and that do not change what is computed

@@ -20,7 +20,7 @@ from headway.config.weights import HEAD, LayerScheme, Scheme, WeightsConfig
 from headway.data.gguf_file import BLOCK, GGUFFile, read_gguf
 from headway.hub.family import family_named
 from headway.hub.parts import parts_of
-from headway.hub.receipt import Hasher, Receipt
+from headway.hub.receipt import Hasher, ModelHash, Receipt
 from headway.models import on_meta, parameters, with_room
 from headway.nn.quantized import pack
 
@@ -213,7 +213,7 @@ def load_gguf(path: Path, dtype: torch.dtype = torch.float32) -> tuple[Any, Rece
     weights = "" if config.weights is None else str(config.weights)
     receipt = Receipt(
         str(path), f"{config.family} (GGUF)", whole, whole, tied, (), (), parameters(model),
-        str(dtype).removeprefix("torch."), hasher.hexdigest(), weights=weights,
+        str(dtype).removeprefix("torch."), ModelHash(hasher.hexdigest()), weights=weights,
     )  # fmt: skip
     return model.eval(), receipt
 

@@ -1,7 +1,7 @@
 """`headway.load`: a model and its tokenizer, with a receipt; of a directory or a run all weights or a refusal."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,9 @@ from headway.hub.family import Entry, Family, Table, family_of
 from headway.hub.gguf import gguf_card, load_gguf
 from headway.hub.hashes import verify
 from headway.hub.hub_id import snapshot_name
-from headway.hub.parts import parts_of
-from headway.hub.receipt import Hasher, Receipt, model_hash, nonfinite
+from headway.hub.parts import part_names, parts_of
+from headway.hub.receipt import Hasher, ModelHash, Receipt, model_hash, nonfinite
+from headway.hub.safetensors_file import ALIGNMENT
 from headway.hub.sentence_modules import MODULES
 from headway.hub.store import FLOATS, Store, read_config, tensor_names
 from headway.hub.target import Directory, Function, Preset, Target, resolve
@@ -142,7 +143,7 @@ def make_model(target: Preset | Function, *, dtype: torch.dtype | str | None = N
         model = model.to(kind)
     family = getattr(getattr(model, "config", None), "family", None) or type(model).__name__
     stands = str(next((p.dtype for p in model.parameters()), torch.float32)).removeprefix("torch.")
-    receipt = Receipt(target.name, str(family), 0, 0, (), (), (), parameters(model), stands, "")
+    receipt = Receipt(target.name, str(family), 0, 0, (), (), (), parameters(model), stands)
     return OpenModel(
         model, target.name, "random" if random else "given", beside if isinstance(beside, Tokenizer) else None,
         beside, receipt, target, notes=(RANDOM,) if random else (),
@@ -214,7 +215,7 @@ def load_directory(path: str | Path, *, dtype: torch.dtype | str | None = None) 
         receipt=replace(
             receipt,
             name=name,
-            hash=model_hash(receipt.weights_hash, found.model.config, words),
+            hashes=receipt.hashes.with_meaning(partial(model_hash, config=found.model.config, words=words)),
             verified=(*receipt.verified, *verified),
             unverified=(*receipt.unverified, *unverified),
         )
@@ -291,7 +292,7 @@ def fill(
     model: Any, family: Family, config: Frozen | None, store: Store, names: dict[str, str], dtype: torch.dtype
 ) -> tuple[Any, Receipt]:
     """A model without memory, with the weights of a store; every tensor accounted for."""
-    table, hasher = family.table(config), Hasher()
+    table = family.table(config)
     unused = account(family, table, store, names)
     shapes = {name: part.shape for name, part in parts_of(model).items()}
     counts = {name for name, part in parts_of(model).items() if not part.is_floating_point()}  # of a batch norm, say
@@ -301,24 +302,94 @@ def fill(
         check_header(entry, store, names, shapes, counts)
     check_stored(model, entries, store, names)
     model = with_room(model, dtype)
-    parts = parts_of(model)
-    wrong: dict[str, list[tuple[str, int]]] = {"nonfinite": [], "overflowed": []}
-    for entry in entries:
-        _take(parts, entry, store.tensor(names[entry.theirs]), hasher, wrong)
+    nonfinite_parts, overflowed = _take_weights(model, entries, store, names)
     tied = check_tied(table, store, names)
     check_unused(family, config, store, unused)
-    digest = hasher.hexdigest()
-    if store.written_hash is not None and store.written_hash != digest:
-        raise ValueError(f"the weights in {store.directory} are not those that were saved: their hash has changed")
     stands = str(dtype).removeprefix("torch.")
-    family_name, whole = _name_of(family, config), len(entries)
+    noted, whole = store.written_hash is not None, len(entries)
     receipt = Receipt(
-        str(store.directory), family_name, whole, whole, tied, unused, (), parameters(model), stands, digest,
-        weights_hash=digest, weights=stored_as(config), nonfinite=tuple(wrong["nonfinite"]),
-        overflowed=tuple(wrong["overflowed"]),
+        str(store.directory), _name_of(family, config), whole, whole, tied, unused, (), parameters(model), stands,
+        _hashes(model, entries, store, names), verified=("weights",) * noted, unverified=("weights",) * (not noted),
+        weights=stored_as(config), nonfinite=nonfinite_parts, overflowed=overflowed,
     )  # fmt: skip
-    noted = store.written_hash is not None
-    return model, replace(receipt, verified=("weights",) * noted, unverified=("weights",) * (not noted))
+    return model, receipt
+
+
+LARGE = 2**20  # bytes of a tensor that is mapped wherever it begins
+Counts = tuple[tuple[str, int], ...]  # names of parts, and how many of their numbers
+
+
+@torch.no_grad()
+def _take_weights(model: Any, entries: list[Entry], store: Store, names: Mapping[str, str]) -> tuple[Counts, Counts]:
+    """Every tensor of theirs into our model; (numbers that are not finite, those that were finite in the file).
+
+    A parameter that is one tensor of the file, in its dtype and its order, is that part of the mapped file: processes
+    that read the same file share the memory, until one writes into it. Others are copied, once; so are small ones that
+    begin at an odd place, since products with them would differ in their last bits.
+    """
+    parts, own = parts_of(model), _undivided(model)
+    nonfinite_parts: list[tuple[str, int]] = []
+    overflowed: list[tuple[str, int]] = []
+    for entry in entries:
+        for name, part in _parts(entry, store.tensor(names[entry.theirs]), parts):
+            if name in own and part.dtype == own[name].dtype and _can_be_mapped(part):
+                own[name].data = taken = part
+            else:
+                taken = parts[name].copy_(part)
+            if count := nonfinite(taken):
+                (nonfinite_parts if nonfinite(part) else overflowed).append((name, count))
+    return tuple(nonfinite_parts), tuple(overflowed)
+
+
+def _can_be_mapped(part: Tensor) -> bool:
+    return part.is_contiguous() and (part.data_ptr() % ALIGNMENT == 0 or part.nbytes >= LARGE)
+
+
+def _parts(entry: Entry, theirs: Tensor, ours: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """The parts that one tensor of theirs is, as views of it."""
+    rows = [len(ours[name]) if ours[name].ndim else 1 for name in entry.names]  # a buffer may be a single number
+    yield from zip(entry.names, entry.forwards(theirs, rows), strict=True)
+
+
+def _undivided(model: Any) -> dict[str, Tensor]:
+    """Parameters and buffers that are one tensor in files too, by their names there."""
+    divided = part_names(model)
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    return {next(iter(divided[name])): tensor for name, tensor in tensors if len(divided[name]) == 1}
+
+
+def _hashes(model: Any, entries: list[Entry], store: Store, names: Mapping[str, str]) -> ModelHash:
+    """The hash of the weights as stored: now where there is one to compare it with, else when somebody asks."""
+    directory, files = store.directory, store.files
+    parts = parts_of(model)
+    if store.written_hash is None:
+        shapes = {name: torch.empty(part.shape, device="meta") for name, part in parts.items()}
+        return ModelHash(lambda: _hash_files(directory, files, entries, names, shapes))
+    hasher = Hasher()
+    for entry in entries:
+        for name, part in _parts(entry, store.tensor(names[entry.theirs]), parts):
+            # Ours lies in one piece, also where theirs is transposed.
+            hasher.add(name, parts[name] if parts[name].dtype == part.dtype else part)
+    if (digest := hasher.hexdigest()) != store.written_hash:
+        raise ValueError(f"the weights in {directory} are not those that were saved: their hash has changed")
+    return ModelHash(digest)
+
+
+def _hash_files(
+    directory: Path,
+    files: Mapping[str, tuple[int, ...]],
+    entries: list[Entry],
+    names: Mapping[str, str],
+    shapes: Mapping[str, Tensor],
+) -> str:
+    hasher = Hasher()
+    with Store(directory) as store:
+        if store.files != files:
+            raise ValueError(f"the weights in {directory} have changed since they were loaded: their hash is not known")
+        for entry in entries:
+            for name, part in _parts(entry, store.tensor(names[entry.theirs]), shapes):
+                hasher.add(name, part)
+        return hasher.hexdigest()
 
 
 def stored_as(config: Any) -> str:
@@ -329,23 +400,6 @@ def stored_as(config: Any) -> str:
 def _name_of(family: Family, config: Any) -> str:
     """Several relatives share one file of this package, and are still called by their own names."""
     return family.name if config is None else config.family
-
-
-@torch.no_grad()
-def _take(
-    parts: Mapping[str, Tensor],
-    entry: Entry,
-    theirs: Tensor,
-    hasher: Hasher,
-    wrong: Mapping[str, list[tuple[str, int]]],
-) -> None:
-    """One tensor of theirs into our model: the only copy that is made."""
-    rows = [len(parts[name]) if parts[name].ndim else 1 for name in entry.names]  # a buffer may be a single number
-    for name, part in zip(entry.names, entry.forwards(theirs, rows), strict=True):
-        hasher.add(name, part)
-        parts[name].copy_(part)
-        if count := nonfinite(parts[name]):
-            wrong["nonfinite" if nonfinite(part) else "overflowed"].append((name, count))
 
 
 def generation_defaults(directory: Path, *, source: bool) -> GenerationDefaults | None:

@@ -168,7 +168,7 @@ def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]
         family.exported(entry.theirs, model.config): entry.backwards([ours[name] for name in entry.names])
         for entry in table
     }
-    return named, hash_of(model)
+    return named | family.written(model.config), hash_of(model)
 
 
 def write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shard: int) -> None:

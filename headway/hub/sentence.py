@@ -13,10 +13,11 @@ from torch import nn
 
 from headway.config.file_errors import errors_of
 from headway.config.text import SentenceConfig
-from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer import Tokenizer, engine_errors
+from headway.hub.carried_files import ModelOrigin
 from headway.hub.family import Entry, Family, Table
 from headway.hub.load import Loaded, fill, load_model
-from headway.hub.receipt import Receipt, hash_of
+from headway.hub.receipt import ModelHash, Receipt, hash_of
 from headway.hub.save import write_model, write_tensors
 from headway.hub.sentence_modules import read_dense, read_limit, read_pooling, read_prompt, read_steps, write_steps
 from headway.hub.store import Store
@@ -61,9 +62,22 @@ def _config(directory: Path, steps: dict[str, Path], encoder: Masked, tokenizer:
     )
 
 
+def mean_pooled(encoder: Masked, tokenizer: Tokenizer) -> SentenceEncoder:
+    """An encoder of which no file says how its vectors become one: their mean, as sentence-transformers takes it."""
+    folder = encoder.origin.directory if isinstance(encoder.origin, ModelOrigin) else None
+    limit = encoder.config.length if folder is None else read_limit(folder, encoder.config)[0]
+    config = SentenceConfig(
+        encoder=encoder.config, pooling="mean", normalise=False, limit=limit, tail=tail_of(tokenizer)
+    )
+    model = on_meta(config)
+    model.encoder, model.tokenizer = encoder, tokenizer
+    return model.train(encoder.training)
+
+
 def tail_of(tokenizer: Tokenizer) -> int:
     """How many tokens of its own the tokenizer puts after a text."""
-    added = tokenizer.engine.encode("a").special_tokens_mask
+    with engine_errors():
+        added = tokenizer.engine.encode("a").special_tokens_mask
     return len(added) if all(added) else added[::-1].index(0)
 
 
@@ -80,8 +94,7 @@ def _together(one: Receipt, other: Receipt) -> Receipt:
         expected=one.expected + other.expected,
         found=one.found + other.found,
         parameters=one.parameters + other.parameters,
-        hash=_both(one.hash, other.hash),
-        weights_hash=_both(one.weights_hash, other.weights_hash),
+        hashes=ModelHash(lambda: _both(one.weights_hash, other.weights_hash)),
         verified=tuple(name for name in one.verified if name in other.verified),
         unverified=one.unverified or other.unverified,
         nonfinite=(*one.nonfinite, *((f"dense.{name}", count) for name, count in other.nonfinite)),

@@ -39,6 +39,7 @@ class Store:
         self._stack = ExitStack()
         self._open: dict[str, Any] = {}
         self.headers: dict[str, Header] = {}
+        self.files: dict[str, tuple[int, ...]] = {}  # which files these are: inode, size and time
         self.absent: dict[str, str] = {}  # names in the index that no file holds, and which it says does
         self.written_hash: str | None = None  # the hash that the writer noted
         try:
@@ -98,6 +99,8 @@ class Store:
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{path} is not a whole safetensors file: {_why(path, error)}") from None
         self._open[file] = opened
+        status = path.stat()
+        self.files[file] = (status.st_ino, status.st_size, status.st_mtime_ns)
         self.written_hash = (opened.metadata() or {}).get(HASH)
         for name in opened.keys():  # noqa: SIM118 (not a dict)
             if name in self.headers:

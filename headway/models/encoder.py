@@ -35,19 +35,24 @@ class Masked(Model):
         super().__init__()
         c = self.config = config
         block = c.stack.block
-        self.tokens = embedding(c.vocabulary, block.width)
-        self.positions = make_positions(c.positions, c.length, block.width)
-        self.types = embedding(c.types, block.width)
-        self.norm = make_norm(block.norm, block.width, eps=c.eps)
+        narrow = c.embedding_width
+        self.tokens = embedding(c.vocabulary, narrow)
+        self.positions = make_positions(c.positions, c.length, narrow, offset=c.offset)
+        self.types = embedding(c.types, narrow) if c.types else None
+        self.norm = make_norm(block.norm, narrow, eps=c.eps)
         self.dropout = nn.Dropout(block.dropout)
+        self.project = nn.Linear(narrow, block.width) if narrow != block.width else None
         self.stack = Stack(c.stack)
         width = block.output_width
         self.pooler = nn.Linear(width, width) if c.pooler else None
+        self._pooler_activation = find_activation(c.pooler_activation)
         self.word_head = WordHead(c) if c.words else None
         self.adjacent_head = nn.Linear(width, 2) if c.adjacent else None
         self.inverted_head = nn.Linear(width, 2) if c.inverted else None
         self.inference_head = nn.Linear(width, c.inference) if c.inference else None
         self.class_head = nn.Linear(width, c.classes) if c.classes else None
+        self.token_head = nn.Linear(width, c.token_classes) if c.token_classes else None
+        self.answer_head = nn.Linear(width, 2) if c.answers else None
 
     def forward(
         self,
@@ -58,12 +63,17 @@ class Masked(Model):
         positions: Int[Tensor, "#B L"] | None = None,
         mask: Mask | None = None,
     ) -> Float[Tensor, "B *L O"]:
-        """What the model is for: classes (B C), else words (B L V), else what its first head says of two sentences
-        (adjacent, inverted, inference), else the vectors (B L D)."""
+        """What the model is for: classes (B C), else classes of tokens (B L C), else where an answer begins and ends
+        (B L 2), else words (B L V), else what its first head says of two sentences (adjacent, inverted, inference),
+        else the vectors (B L D)."""
         keep = as_keep(keep, tokens)
         hidden = self.hidden_states(tokens, keep=keep, types=types, positions=positions, mask=mask)
         if self.class_head is not None:
             return self.classify(hidden, keep)
+        if self.token_head is not None:
+            return self.classify_tokens(hidden)
+        if self.answer_head is not None:
+            return self.answers(hidden)
         if self.word_head is not None:
             return self.words(hidden)
         if self.adjacent_head is not None:
@@ -87,16 +97,21 @@ class Masked(Model):
         """
         check_tokens(tokens, self.config.vocabulary)
         keep = as_keep(keep, tokens)
-        x = self.tokens(tokens) + self._types(types, tokens)
+        x = self._embed(tokens, types)
         x, context = begin(x, Context(with_padding(mask, keep), positions))
         if self.positions is not None:
             x = self.positions(x, context.table_positions(tokens.shape[1], None, tokens.device))
         x = self.norm(x)
-        return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
+        return guarded(lambda guard: self.stack(self._enter(x), context.under(guard)))
+
+    def _enter(self, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B L D"]:
+        """What the stack reads of an embedding."""
+        x = self.dropout(x)
+        return x if self.project is None else self.project(x)
 
     def pooled(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B D"]:
-        """tanh of a linear map of each row's vector at its first real token."""
-        return torch.tanh(_present(self.pooler, "pooler", "pooler=True")(first_real(hidden, keep)))
+        """tanh (or another curve) of a linear map of each row's vector at its first real token."""
+        return self._pooler_activation(_present(self.pooler, "pooler", "pooler=True")(first_real(hidden, keep)))
 
     def words(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
         """The logits of the word at each place; the output map is the embedding itself."""
@@ -124,6 +139,14 @@ class Masked(Model):
         head = _present(self.class_head, "classifier", "classes=2, or more")
         return head(self.dropout(self.pooled(hidden, keep)))
 
+    def classify_tokens(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L C"]:
+        """The logits of the classes of each token."""
+        return _present(self.token_head, "classifier of tokens", "token_classes=2, or more")(self.dropout(hidden))
+
+    def answers(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L 2"]:
+        """The logits of: an answer begins at this token; it ends there."""
+        return _present(self.answer_head, "head for answers", "answers=True")(hidden)
+
     def word_loss(
         self, hidden: Float[Tensor, "B L D"], words: Int[Tensor, "B L"], *, smoothing: float = 0.0
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
@@ -143,11 +166,16 @@ class Masked(Model):
         adjacent: Int[Tensor, " B"] | None = None,
         inverted: Int[Tensor, " B"] | None = None,
         inference: Int[Tensor, " B"] | None = None,
+        token_labels: Int[Tensor, "B L"] | None = None,
+        spans: Int[Tensor, "B 2"] | None = None,
         keep: Tensor | None = None,
         types: Int[Tensor, "#B L"] | None = None,
         smoothing: float = 0.0,
     ) -> Float[Tensor, ""]:
-        """The mean of -log p for each head that has answers, added up; -100 is an answer that nobody asks for."""
+        """The mean of -log p for each head that has answers, added up; -100 is an answer that nobody asks for.
+
+        `spans` are the tokens at which the answer to a question begins and ends.
+        """
         keep = as_keep(keep, tokens)
         hidden = self.hidden_states(tokens, keep=keep, types=types)
         asked = {self.classify: labels, self.adjacent: adjacent, self.inverted: inverted, self.inference: inference}
@@ -158,11 +186,38 @@ class Masked(Model):
         ]
         if words is not None:
             found.append(self.word_loss(hidden, words, smoothing=smoothing)[0] / (words >= 0).sum())
+        if token_labels is not None:
+            scores, right = self.classify_tokens(hidden).flatten(0, 1), token_labels.flatten()
+            found.append(cross_entropy_sum(scores, right, smoothing=smoothing)[0] / (right >= 0).sum())
+        if spans is not None:
+            found.append(self.span_loss(hidden, spans, keep))
         if not found:
-            raise ValueError("a loss needs answers: words=, labels=, adjacent=, inverted= or inference=")
+            raise ValueError(
+                "a loss needs answers: words=, labels=, adjacent=, inverted=, inference=, token_labels= or spans="
+            )
         return torch.stack(found).sum()
 
-    def _types(self, types: Int[Tensor, "#B L"] | None, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "#B L D"]:
+    def span_loss(
+        self, hidden: Float[Tensor, "B L D"], spans: Int[Tensor, "B 2"], keep: Bool[Tensor, "B L"] | None = None
+    ) -> Float[Tensor, ""]:
+        """The mean of -log p of where answers begin and end; none does at padding."""
+        places = self.answers(hidden).movedim(2, 1)
+        if keep is not None:
+            places = places.masked_fill(~keep[:, None], -torch.inf)
+        return cross_entropy_sum(places.flatten(0, 1), spans.flatten())[0] / (spans >= 0).sum()
+
+    def told_apart(self, types: Int[Tensor, "B L"]) -> Int[Tensor, "B L"] | None:
+        """The sentences that a tokenizer found, where the model tells them apart; RoBERTa and DistilBERT do not."""
+        return types if self.config.types > 1 else None
+
+    def _embed(self, tokens: Int[Tensor, "B L"], types: Int[Tensor, "#B L"] | None) -> Float[Tensor, "B L E"]:
+        """tokens[t] + types[s], without positions."""
+        if self.types is None and types is not None:
+            raise ValueError("this model has no table of sentences (types=0): leave types out")
+        return self.tokens(tokens) if self.types is None else self.tokens(tokens) + self._sentences(types, tokens)
+
+    def _sentences(self, types: Int[Tensor, "#B L"] | None, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "#B L E"]:
+        assert self.types is not None
         if types is None:
             return self.types.weight[0].expand(1, tokens.shape[1], -1)
         if types.ndim != 2 or types.shape[0] not in (1, tokens.shape[0]) or types.shape[1] != tokens.shape[1]:
@@ -179,9 +234,9 @@ class WordHead(nn.Module):
     def __init__(self, config: MaskedConfig) -> None:
         super().__init__()
         block = config.stack.block
-        self._act = find_activation("gelu" if block.feedforward is None else block.feedforward.activation)
-        self.dense = nn.Linear(block.output_width, block.width)
-        self.norm = make_norm(block.norm, block.width, eps=config.eps)
+        self._act = find_activation(config.word_activation)
+        self.dense = nn.Linear(block.output_width, config.embedding_width)
+        self.norm = make_norm(block.norm, config.embedding_width, eps=config.eps)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
 
     def forward(self, hidden: Float[Tensor, "*b D"], embedding: Float[Tensor, "V E"]) -> Float[Tensor, "*b V"]:

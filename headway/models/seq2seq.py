@@ -2,7 +2,8 @@
 
     x = norm(scale · tokens[t] + positions[p])        m = encoder(x)        h = decoder(y, m)        logits = h Wᵀ
 
-The Transformer of arXiv:1706.03762; T5: arXiv:1910.10683; BART: arXiv:1910.13461; Marian: arXiv:1804.00344.
+The Transformer of arXiv:1706.03762; T5: arXiv:1910.10683; BART: arXiv:1910.13461; Marian: arXiv:1804.00344;
+mT5: arXiv:2010.11934; Pegasus: arXiv:1912.08777; mBART: arXiv:2001.08210; M2M-100: arXiv:2010.11125.
 """
 
 import torch
@@ -22,7 +23,7 @@ from headway.nn.quantized import QuantizedLinear, float_weight
 from headway.ops.linear import linear
 from headway.ops.loss import linear_cross_entropy, next_targets
 from headway.ops.mask import padding
-from headway.ops.position import sinusoidal
+from headway.ops.position import angles_of, sinusoidal
 from headway.ops.values import readable
 
 
@@ -45,6 +46,31 @@ class HalvedPositions(nn.Module):
 
     def extra_repr(self) -> str:
         return str(self.width)
+
+
+class TimingPositions(nn.Module):
+    """x + sinusoids of the waves 1 to exactly 1/10000, sines first, that begin at position `offset`.
+
+        w_i = 10000^(-i / (D/2 - 1))        p[j] = [sin(w_i (j + offset)) …, cos(w_i (j + offset)) …]
+
+    The timing signal of tensor2tensor (arXiv:1803.07416), which M2M-100 has (arXiv:2010.11125).
+
+    >>> TimingPositions(4, offset=2)(torch.zeros(1, 1, 4), torch.tensor([1])).round(decimals=4)[0, 0].tolist()
+    [0.1411, 0.0003, -0.99, 1.0]
+    """
+
+    def __init__(self, width: int, *, offset: int) -> None:
+        super().__init__()
+        self.width, self.offset = width, offset
+
+    def forward(self, x: Float[Tensor, "B L D"], positions: Int[Tensor, "*b L"]) -> Float[Tensor, "B L D"]:
+        half = self.width // 2
+        waves = 10000.0 ** (-torch.arange(half, dtype=torch.float64, device=positions.device) / (half - 1))
+        angles = angles_of(positions + self.offset, waves)
+        return x + torch.cat([angles.sin(), angles.cos()], dim=-1).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.width}, offset={self.offset}"
 
 
 class Entrance(nn.Module):
@@ -77,6 +103,8 @@ def _positions(config: Seq2SeqConfig, width: int) -> nn.Module | None:
         return LearnedPositions(config.length, width, offset=config.offset)
     if config.positions == "sinusoidal":
         return SinusoidalPositions(width)
+    if config.positions == "timing":
+        return TimingPositions(width, offset=config.offset)
     return HalvedPositions(width) if config.positions == "halves" else None
 
 

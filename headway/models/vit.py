@@ -13,12 +13,14 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from headway.config import AttentionConfig, BlockConfig
 from headway.config.base import Extent, Pair, sides
 from headway.config.vision import VisionConfig
 from headway.models.model import Model
-from headway.nn.block import Stack
+from headway.nn.attention import Attention
+from headway.nn.block import FeedForward, Stack
 from headway.nn.context import Context, begin, guarded
-from headway.nn.layers import normal
+from headway.nn.layers import make_norm, normal
 from headway.nn.positions import LearnedGridPositions, SinusoidalGridPositions
 from headway.ops.loss import cross_entropy_sum
 from headway.ops.mask import Mask
@@ -40,16 +42,18 @@ class Vision(Model):
         super().__init__()
         c = self.config = config
         width, out = c.stack.block.width, c.stack.block.output_width
-        self.patches = nn.Conv2d(c.channels, width, sides(c.patch), stride=sides(c.patch))
+        self.patches = nn.Conv2d(c.channels, width, sides(c.patch), stride=sides(c.patch), bias=c.patch_bias)
         # Tokens and positions have an axis for the batch, of size 1: so does every file that holds them.
         self.class_token = _vectors(1, width) if c.class_token else None
         self.distillation_token = _vectors(1, width) if c.distilled else None
-        self.positions = _vectors(c.length, width) if c.positions == "learned" else None
+        self.positions = _vectors(c.table_length, width) if c.positions == "learned" else None
         self.grid_positions = _grid_positions(c, width)
+        self.norm = make_norm(c.stack.block.norm if c.embedding_norm else "none", width, eps=c.stack.block.eps)
         self.dropout = nn.Dropout(c.stack.block.dropout)
         self.stack = Stack(c.stack)
+        self.pool = AttentionPool(c.stack.block) if c.pooling == "attention" else None
         self.pooler = nn.Linear(out, out) if c.pooler else None
-        self.head = nn.Linear(out, c.classes) if c.classes else None
+        self.head = nn.Linear(c.vector_width, c.classes) if c.classes else None
         self.teacher_head = nn.Linear(out, c.classes) if c.teacher else None
 
     def forward(self, images: Float[Tensor, "B C Y X"], *, mask: Mask | None = None) -> Float[Tensor, "B O"]:
@@ -70,13 +74,24 @@ class Vision(Model):
             x = self.grid_positions(x, torch.arange(x.shape[1], device=x.device))
         tokens = [token for token in (self.class_token, self.distillation_token) if token is not None]
         x = torch.cat([*(token.expand(len(x), -1, -1) for token in tokens), x], dim=1)
-        x = x if self.positions is None else x + self.positions
+        x = x if self.positions is None else x + self._table()
         x, context = begin(x, Context(mask, self._places(images.device)))
+        x = self.norm(x)
         return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
 
-    def vector(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
-        """The image's own vector: the class token's, or the mean of its patches."""
-        return hidden[:, 0] if self.config.pooling == "class" else hidden[:, self.config.extra :].mean(1)
+    def _table(self) -> Float[Tensor, "1 L D"]:
+        assert self.positions is not None
+        c = self.config
+        return self.positions if c.table_image is None else interpolate(self.positions, c.table_grid, c.grid)
+
+    def vector(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B O"]:
+        """The image's own vector: the class token's, the mean of its patches, both, or what is gathered of all."""
+        if self.pool is not None:
+            return self.pool(hidden)
+        if self.config.pooling == "class":
+            return hidden[:, 0]
+        mean = hidden[:, self.config.extra :].mean(1)
+        return mean if self.config.pooling == "mean" else torch.cat([hidden[:, 0], mean], dim=-1)
 
     def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """tanh of a linear map of the image's vector."""
@@ -124,7 +139,7 @@ class Vision(Model):
             raise ValueError(
                 f"learned positions of {self.config.grid} rows and columns have none for {config.grid}: build a model"
             )
-        if self.positions is not None:
+        if self.positions is not None and config.table_image is None:
             moved = interpolate(self.positions, self.config.grid, config.grid)
             whole["positions"] = nn.Parameter(moved.detach())
         other.load_state_dict(whole, assign=True)
@@ -134,6 +149,32 @@ class Vision(Model):
         """Where tokens stand: counted by whoever needs it, unless some stand before the patches."""
         extra, total = self.config.extra, self.config.length
         return Pairs.running(-extra, total, device) if extra else None
+
+
+class AttentionPool(nn.Module):
+    """One learned vector attends to all others: a = attention(probe, h), a + feedforward(norm(a)).
+
+    The head of arXiv:2106.04560, which SigLIP has.
+    """
+
+    def __init__(self, block: BlockConfig) -> None:
+        super().__init__()
+        f, width = block.feedforward, block.output_width
+        assert f is not None
+        self.probe = _vectors(1, width)
+        self.attention = Attention(pool_attention(block), cross=True)
+        self.norm = make_norm(block.norm, width, eps=block.eps)
+        self.feedforward = FeedForward(width, hidden=f.hidden, activation=f.activation, gated=f.gated, bias=f.bias)
+
+    def forward(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
+        found = self.attention(self.probe.expand(len(hidden), -1, -1), hidden)
+        return (found + self.feedforward(self.norm(found)))[:, 0]
+
+
+def pool_attention(block: BlockConfig) -> AttentionConfig:
+    """The attention of a pool: as many heads as a block has, over all pairs."""
+    own = block.attention
+    return AttentionConfig(width=block.output_width, heads=own.heads, bias=own.bias, output_bias=own.output_bias)
 
 
 def _grid_positions(config: VisionConfig, width: int) -> nn.Module | None:

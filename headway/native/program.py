@@ -223,8 +223,8 @@ class Program:
             at += sum(map(_aligned, sizes[place]))
         self._made, self._weights = made, {}
         rows, widest = MOST_ROWS + _SPARE, max(made[place].of.linear.inputs for place in sizes)
-        blocks = widest // 8 + 1  # only 4-bit weights have a minimum, and at least 8 inputs share it
-        self._room = [self._keep(torch.zeros(rows, width)) for width in (widest, blocks)]
+        # Entries in fours; three sums for each block of at least four inputs, and a step.
+        self._room = [self._keep(torch.zeros(rows, width)) for width in (widest + 3, widest // 4 * 3 + 4)]
 
     def _sizes(self, op: _Linear, weights: LinearWeights) -> tuple[int, int, int]:
         """Bytes of the packed weight, of its scales and of its minima."""

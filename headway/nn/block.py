@@ -20,7 +20,7 @@ from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Stac
 from headway.nn.attention import Attention, without_options
 from headway.nn.cache import BlockCache, CrossCache, check_cache, new_cache
 from headway.nn.context import NOTHING, Context, begin, guarded
-from headway.nn.layers import Linear, make_norm
+from headway.nn.layers import LayerScale, Linear, make_norm
 from headway.nn.positions import make_bias
 from headway.ops.activation import find_activation
 from headway.ops.attention import record_of
@@ -94,10 +94,12 @@ class Block(nn.Module):
         self.attention = Attention(c.attention, cross=False)
         self.attention_norm = self._norm(c.attention.width, c.attention.output_width)
         self.attention_out_norm = self._out_norm(c.attention.output_width)
+        self.attention_scale = self._scale(c.attention.output_width)
         self.cross = None if c.cross is None else Attention(c.cross, cross=True)
         if c.cross is not None:
             self.cross_norm = self._norm(c.cross.width, c.cross.output_width)
             self.cross_out_norm = self._out_norm(c.cross.output_width)
+            self.cross_scale = self._scale(c.cross.output_width)
         self.feedforward = None
         if c.feedforward is not None:
             f = c.feedforward
@@ -106,6 +108,7 @@ class Block(nn.Module):
             )
             self.feedforward_norm = self._norm(c.output_width, c.output_width)
             self.feedforward_out_norm = self._out_norm(c.output_width)
+            self.feedforward_scale = self._scale(c.output_width)
         self.dropout = nn.Dropout(c.dropout)
 
     def forward(
@@ -118,21 +121,26 @@ class Block(nn.Module):
                 return self.forward(x, context, cache)
         given = self.attention_norm(x) if self.pre else x
         found = self.attention(given, cache=cache.own, context=context)
-        entered, x = x, self._add(x, found, self.attention_norm, self.attention_out_norm)
+        entered, x = x, self._add(x, found, self.attention_norm, self.attention_out_norm, self.attention_scale)
         if self.cross is not None:
             given = self.cross_norm(x) if self.pre else x
             found = self.cross(given, context.source, cache=cache.cross, context=context.of_source())
-            x = self._add(x, found, self.cross_norm, self.cross_out_norm)
+            x = self._add(x, found, self.cross_norm, self.cross_out_norm, self.cross_scale)
         if self.feedforward is not None:
             given = entered if self.parallel else x
             given = self.feedforward_norm(given) if self.pre else given
-            x = self._add(x, self.feedforward(given), self.feedforward_norm, self.feedforward_out_norm)
+            found = self.feedforward(given)
+            x = self._add(x, found, self.feedforward_norm, self.feedforward_out_norm, self.feedforward_scale)
         return x
 
-    def _add(self, x: Tensor, found: Tensor, norm: nn.Module, out_norm: nn.Module | None) -> Tensor:
+    def _add(
+        self, x: Tensor, found: Tensor, norm: nn.Module, out_norm: nn.Module | None, scale: nn.Module | None
+    ) -> Tensor:
         """A branch joins the stream."""
         if out_norm is not None:
             found = out_norm(found)
+        if scale is not None:
+            found = scale(found)
         if self.residual_scale is not None:
             found = found * self.residual_scale
         if self.training:
@@ -155,6 +163,10 @@ class Block(nn.Module):
     def _out_norm(self, width: int) -> nn.Module | None:
         c = self.config
         return make_norm(c.norm, width, eps=c.eps) if c.order in ("res_post", "sandwich") else None
+
+    def _scale(self, width: int) -> nn.Module | None:
+        start = self.config.layer_scale
+        return None if start is None else LayerScale(width, start=start)
 
 
 class Stack(nn.Module):
@@ -228,13 +240,14 @@ def block_config(
     residual: bool = True,
     parallel: bool = False,
     residual_scale: float = 1.0,
+    layer_scale: float | None = None,
     dropout: float = 0.0,
     **attention: Any,
 ) -> BlockConfig:
     """A block in the usual proportions: F = 4 D, and what is left over is the attention's."""
     options: dict[str, Any] = {
         "norm": norm, "order": order, "eps": eps, "residual": residual, "parallel": parallel,
-        "residual_scale": residual_scale, "dropout": dropout,
+        "residual_scale": residual_scale, "layer_scale": layer_scale, "dropout": dropout,
     }  # fmt: skip
     return BlockConfig(
         attention=AttentionConfig(width=width, **attention),

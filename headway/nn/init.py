@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.nn.layers import NORMS, BatchNorm, normal
+from headway.nn.layers import NORMS, BatchNorm, LayerScale, normal
 
 
 @torch.no_grad()
@@ -55,6 +55,8 @@ def initialise(
         if isinstance(part, tuple(NORMS.values())):
             for own, parameter in part.named_parameters(recurse=False):
                 parameter.fill_(float(own == "weight"))
+        if isinstance(part, LayerScale):
+            part.weight.fill_(part.start)
         if isinstance(part, BatchNorm):
             part.mean.zero_()
             part.variance.fill_(1.0)

@@ -85,6 +85,21 @@ class ZeroCenteredRMSNorm(nn.Module):
         return f"{len(self.offset)}, eps={self.eps}"
 
 
+class LayerScale(nn.Module):
+    """x · w, one learned number a channel, all `start` at first (arXiv:2103.17239)."""
+
+    def __init__(self, width: int, *, start: float) -> None:
+        super().__init__()
+        self.start = start
+        self.weight = nn.Parameter(torch.full((width,), start))
+
+    def forward(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        return by_rows(lambda rows: rows * self.weight, x) if CARE.passes else x * self.weight
+
+    def extra_repr(self) -> str:
+        return f"{len(self.weight)}, start={self.start}"
+
+
 class BatchNorm(nn.Module):
     """Each column by its mean and variance over all rows (arXiv:1502.03167), for comparison.
 

@@ -199,7 +199,7 @@ def linear_price(
 
 def convolution_price(
     places: Number, kernel: Number, inputs: Number, outputs: Number, *, groups: Number = 1, read: Number = 0,
-    first: bool = False,
+    first: bool = False, bias: bool = True,
 ) -> Operation:  # fmt: skip
     """A product for each of `places` outputs over kernel · inputs / groups terms; `kernel` counts its cells.
 
@@ -210,11 +210,11 @@ def convolution_price(
     back = macs if first else 2 * macs
     return Operation(
         "convolution",
-        Cost(macs, macs, macs, places * outputs),
-        Cost(back, back, back, 2 * places * outputs),
-        steps=(Product(terms, WIDTH), Each(1)),
+        Cost(macs, macs, macs, places * outputs if bias else 0),
+        Cost(back, back, back, 2 * places * outputs if bias else 0),
+        steps=(Product(terms, WIDTH), Each(1)) if bias else (Product(terms, WIDTH),),
         weights=terms * outputs,
-        biases=outputs,
+        biases=outputs if bias else 0,
         shape=(groups, places, terms, outputs / groups if not isinstance(outputs, int) else outputs // groups),
         reads=read,
         writes=places * outputs,

@@ -25,11 +25,11 @@ def add_price(entries: Number, *, weights: Number = 0, kind: str = "elementwise"
     )
 
 
-def scale_price(entries: Number, *, flops: int = 1) -> Operation:
-    """So many FLOPs on each entry, one after the other; twice that backwards."""
+def scale_price(entries: Number, *, flops: int = 1, weights: Number = 0) -> Operation:
+    """So many FLOPs on each entry, one after the other; twice that backwards. `weights`: learned numbers among them."""
     return Operation(
         "elementwise", other(flops * entries), other(2 * flops * entries), steps=(Each(flops),), reads=entries,
-        writes=entries,
+        writes=entries, weights=weights,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from headway.config import Frozen, nearest
 
 # Every file holds PRESETS: name -> a function that makes the configuration.
-FILES = ("gpt2", "llama", "gemma", "decoders", "bert", "seq2seq", "vision", "seeds")
+FILES = ("gpt2", "llama", "gemma", "decoders", "bert", "encoders", "seq2seq", "vision", "seeds")
 
 
 def names() -> Iterator[str]:

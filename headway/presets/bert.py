@@ -6,6 +6,7 @@ BERT: Devlin et al. 2018, arXiv:1810.04805. Tiny to medium: Turc et al. 2019, ar
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Special, StackConfig
 from headway.config.text import MaskedConfig, Outcome
@@ -35,8 +36,11 @@ def bert(
     labels: tuple[str, ...] = (),
     outcome: Outcome = "one",
     special: Special = _SPECIAL,
+    **options: Any,
 ) -> MaskedConfig:
     """A BERT of any size: post-norm, biases everywhere; the feed-forward is four times as wide where nobody says.
+
+    `options` are others of `MaskedConfig`, such as token_classes=9 or answers=True.
 
     With a head that BERT's own layout has no place for (`inverted`, `inference`) it is saved in headway's.
 
@@ -50,11 +54,12 @@ def bert(
         eps=eps,
         dropout=dropout,
     )
+    options.setdefault("family", "headway" if inverted or inference else "bert")
     return MaskedConfig(
-        family="headway" if inverted or inference else "bert", vocabulary=vocabulary, length=length, types=types,
+        vocabulary=vocabulary, length=length, types=types,
         stack=StackConfig(block=block, layers=layers), eps=eps, pooler=pooler, words=words, adjacent=adjacent,
         inverted=inverted, inference=inference, inference_labels=inference_labels, classes=classes, labels=labels,
-        outcome=outcome, special=special,
+        outcome=outcome, special=special, **options,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def vit(
     eps: float = 1e-12,
     dropout: float = 0.0,
     mechanism: Spec | None = None,
+    table_image: Extent | None = None,
     family: str = "vit",
     class_token: bool = True,
     distilled: bool = False,
@@ -56,7 +57,8 @@ def vit(
     )
     return VisionConfig(
         family=family, image=image, patch=patch, channels=channels,
-        stack=StackConfig(block=block, layers=layers, final_norm=True), class_token=class_token, distilled=distilled,
+        stack=StackConfig(block=block, layers=layers, final_norm=True), table_image=table_image,
+        class_token=class_token, distilled=distilled,
         teacher=teacher, pooling="class" if class_token else "mean", pooler=pooler, classes=classes, labels=labels,
         images=images or Images(),
     )  # fmt: skip

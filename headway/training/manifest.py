@@ -100,12 +100,12 @@ def _about_file(name: str, said: Any) -> Iterator[str]:
 
 
 def _about_tensor(said: Any, files: Mapping[str, Any]) -> Iterator[str]:
-    if not isinstance(said, dict) or said.get("dtype") not in _DTYPES or not isinstance(said.get("slices"), list):
+    if not isinstance(said, dict) or not _is_dtype(said.get("dtype")) or not isinstance(said.get("slices"), list):
         yield "has a tensor without a known dtype and a list of slices"
     elif not _are_sizes(said.get("shape")):
         yield f"has the shape {said.get('shape')}, which is not a list of whole numbers from 0"
-    elif wrong := next((part for part in said["slices"] if not _is_slice(part, len(said["shape"]))), None):
-        yield f"has the slice {wrong}, which is not a file with an offset and a shape of {len(said['shape'])} axes"
+    elif wrong := [part for part in said["slices"] if not _is_slice(part, len(said["shape"]))]:
+        yield f"has the slice {wrong[0]}, which is not a file with an offset and a shape of {len(said['shape'])} axes"
     elif absent := [part["file"] for part in said["slices"] if part["file"] not in files]:
         yield f"has a slice in {absent[0]!r}, which is not among its files with a hash"
     elif len({part["file"] for part in said["slices"]}) != len(said["slices"]):
@@ -134,6 +134,10 @@ def cover(shape: tuple[int, ...], boxes: list[Piece]) -> str | None:
                 return f"covers numbers twice, by slices from {box.offset} and from {other.offset}"
     covered = sum(prod(box.shape) for box in ordered)
     return None if covered == prod(shape) else f"covers {covered} of {prod(shape)} numbers"
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, str) and value in _DTYPES
 
 
 def _is_slice(part: Any, axes: int) -> bool:

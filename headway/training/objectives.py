@@ -77,6 +77,7 @@ def unused_heads(model: Masked, like: Tensor) -> Float[Tensor, ""]:
     asked = {
         model.pooled: model.pooler, model.words: model.word_head, model.adjacent: model.adjacent_head,
         model.inverted: model.inverted_head, model.inference: model.inference_head, model.classify: model.class_head,
+        model.classify_tokens: model.token_head, model.answers: model.answer_head,
     }  # fmt: skip
     parts = [ask(nobody).sum() for ask, head in asked.items() if head is not None]
     return torch.stack(parts).sum() if parts else like.new_zeros(())
@@ -126,7 +127,7 @@ def masked(
 ) -> LossSums:
     """Sums of -log p over hidden words and over the rows of each question; `names`: those in use, or all heads'."""
     keep = inputs["keep"]
-    hidden = model.hidden_states(inputs["tokens"], keep=keep, types=inputs["types"])
+    hidden = model.hidden_states(inputs["tokens"], keep=keep, types=model.told_apart(inputs["types"]))
     losses, hits = {}, {}
     for name in _heads(model) if names is None else names:
         if name == "words":
@@ -150,7 +151,7 @@ def classify(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0
     if model.config.outcome != "one":
         raise ValueError(f"a classifier with outcome={model.config.outcome!r} is not trained here, only one with 'one'")
     keep = inputs["keep"]
-    hidden = model.hidden_states(inputs["tokens"], keep=keep, types=inputs["types"])
+    hidden = model.hidden_states(inputs["tokens"], keep=keep, types=model.told_apart(inputs["types"]))
     loss, hits = cross_entropy_sum(model.classify(hidden, keep), inputs["label"], smoothing=smoothing)
     return LossSums({"loss": loss + unused_heads(model, hidden)}, {"loss": hits})
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from headway.app import plan
-from headway.app.plan import LEAST, Plan, make_plan
+from headway.app.plan import LEAST, Plan, make_plan, read_input
 from headway.app.plan import data as plan_data
 from headway.app.plan import sizes as plan_sizes
 from headway.app.plan.candidate import DATA, ENOUGH, PASSES, SHARE, TIME, Wanted, command_of
@@ -40,7 +40,7 @@ def plenty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(task: str, *data: str | Path, seconds: float, memory: int | None = None, **settings: Any) -> Plan:
-    return make_plan(*config(task, *data, **settings), Wanted(seconds, memory, machine()))
+    return make_plan(read_input(*config(task, *data, **settings)), Wanted(seconds, memory, machine()))
 
 
 BYTE: dict[str, Any] = {"tokenizer": {"kind": "byte"}}

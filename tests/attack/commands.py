@@ -268,17 +268,22 @@ def _values(chance: random.Random, one: Option) -> list[str]:
     return PATHS if "Path" in one.kinds else [*PATHS, *WORDS]
 
 
+@cache
+def _whole(place: Path) -> tuple[str, ...]:
+    """The files below a place that a command may read; never any outside, though `/` and `..` are words as well."""
+    found = (path for path in place.rglob("*") if path.is_file() and path.suffix not in (".html", ".md", ".py"))
+    return tuple(sorted(str(path.relative_to(place)) for path in found))
+
+
 def _damage(chance: random.Random, place: Path, words: list[str]) -> list[edits.Edit]:
     """Edits of files that the command may read."""
     if chance.random() < 0.6:
         return []
-    known = [
-        place / word for word in words if word and len(word) < 99 and "\x00" not in word and (place / word).exists()
-    ]
-    files = [one for path in known for one in ([path] if path.is_file() else path.rglob("*")) if one.is_file()]
-    files = sorted(one for one in files if one.suffix not in (".html", ".md", ".py") and one.is_relative_to(place))
+    whole = _whole(place)
+    named = [word.rstrip("/") for word in words]
+    files = [file for file in whole if any(file == word or file.startswith(f"{word}/") for word in named)]
+    if "." in named:
+        files = list(whole)
     if not files:
         return []
-    return [
-        edits.draw(chance, place, str(chance.choice(files).relative_to(place))) for _ in range(chance.choice([1, 1, 2]))
-    ]
+    return [edits.draw(chance, place, chance.choice(files)) for _ in range(chance.choice([1, 1, 2]))]

@@ -10,6 +10,8 @@ the tests try those again for ever.
 """
 
 import argparse
+import gc
+import io
 import json
 import os
 import random
@@ -18,22 +20,28 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
 
 os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # threads do not outlive a fork
 
 from headway.cli import VERBS
+from headway.cli import main as main_of_headway
 from tests.attack import edits
-from tests.attack.pool import BAD, Case, Result, results
+from tests.attack.pool import BAD, CACHE, Case, Result, results
 
 FINDINGS = Path(__file__).with_name("findings.jsonl")
+TOLD = 1000  # cases from one line of progress to the next
 ENOUGH = 300  # findings after which a run stops: mend those first
 
 
 def warm() -> None:
     """Import what cases need, so that a forked process need not."""
     import torch
+
+    from headway.native import build
 
     for name in ("commands", "readers", "seeds"):
         import_module(f"tests.attack.{name}")
@@ -42,15 +50,23 @@ def warm() -> None:
     for verb in VERBS:
         import_module(f"headway.cli.{verb}")
     torch.set_num_threads(1)
+    with redirect_stdout(io.StringIO()):
+        main_of_headway(["cost", "bert-tiny"])  # it imports what torch imports at the first fake tensor
+    build.library()  # or each child would compile it in a cache of its own
+    gc.collect()
+    gc.freeze()  # what is imported is no garbage, and a child that looks for some copies every page
 
 
 def prepare(base: Path) -> Path:
     """Whole files below `base`, and everything imported."""
     warm()
+    from tests.app.machine_by_hand import machine, remember
     from tests.attack.seeds import plant
 
     (base / "seeds").mkdir()
     plant(base / "seeds")
+    with patch.dict(os.environ, {"XDG_CACHE_HOME": str(base / CACHE)}):
+        remember(machine())  # or the first plans would measure it, several at once
     return base
 
 
@@ -126,7 +142,11 @@ def attack(cases: Iterator[Case], base: Path, workers: int, *, keeping: bool = T
     counts: Counter[str] = Counter()
     seen: set[tuple[str, ...]] = set()
     for case, result in results(cases, base, workers):
+        if result["kind"] == "hang":  # once more, alone
+            result = try_one(case, base)
         counts[result["kind"]] += 1
+        if not counts.total() % TOLD:
+            print(f"{counts.total():,} so far: {dict(counts)}", file=sys.stderr, flush=True)
         alike = (result["kind"], case.get("reader", case.get("argv", [""])[0]) if result["kind"] != "exception" else "",
                  result.get("where", ""), result["text"].split(":")[0])  # fmt: skip
         if result["kind"] in BAD and alike not in seen:

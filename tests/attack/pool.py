@@ -26,6 +26,7 @@ BAD = ("exception", "crash", "hang", "silent")
 SECONDS = 12.0  # of computing; a case takes milliseconds
 BLOCKED = 8.0  # without any computing
 MEMORY = 3 << 30  # bytes beyond what a process has when it is forked
+CACHE = "cache"  # of commands, below the base: what this machine can do
 LONGEST = 3000  # letters of a sentence
 
 
@@ -72,7 +73,7 @@ def run_command(case: Case, base: Path, own: Path) -> Result:
     out, err = own / ".stdout", own / ".stderr"
     os.chdir(own)
     sys.path.insert(0, str(own / "code"))
-    os.environ["XDG_CACHE_HOME"] = str(base / "cache")  # kernels are compiled once
+    os.environ["XDG_CACHE_HOME"] = str(base / CACHE)
     _streams(case, out, err)
     try:
         from headway.cli import main
@@ -182,7 +183,7 @@ class Worker:
     def late(self) -> Result | None:
         """That it hangs: too much computing, or none for a while."""
         now, used = time.monotonic(), _computed(self.pid)
-        if used > self.used + 0.01 or _state(self.pid) == "T":  # stopped from outside
+        if used > self.used + 0.01 or _waits_for_machine(self.pid):
             self.used, self.moved = used, now
         if used - self.first < SECONDS and now - self.moved < BLOCKED:
             return None
@@ -210,8 +211,15 @@ def _fields(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def _state(pid: int) -> str:
-    return _fields(pid)[0]
+def _waits_for_machine(pid: int) -> bool:
+    """Whether a thread could compute and gets no turn (R), waits for a disk (D), or was stopped from outside (T)."""
+    try:
+        states = [
+            Path(task, "stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").iterdir()
+        ]
+    except OSError:  # a thread, or the process, has just ended
+        return True
+    return bool({"R", "D", "T"} & set(states))
 
 
 def _computed(pid: int) -> float:

@@ -19,6 +19,7 @@ from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
 from headway.models.sentence import SentenceEncoder
 from headway.presets.bert import bert
+from headway.presets.gpt2 import gpt2
 from tests.fresh import fresh
 from tests.processes import Processes
 
@@ -242,7 +243,7 @@ def test_nothing_is_overwritten_unasked(model: Path, file: Path, tmp_path: Path,
         (["model", "lines.txt", "-o", "out.txt"], "written to .npy or .jsonl, not to 'out.txt'"),
         (["model", "lines.txt", "-o", "nowhere/out.npy"], "nowhere is no directory"),
         (["nowhere", "lines.txt"], "'nowhere' is neither a directory nor a preset"),
-        (["bert", "lines.txt"], "no way to make one vector of a text"),
+        (["gpt", "lines.txt"], "holds a gpt2 model and no way to make one vector of a text"),
         (["mute", "lines.txt"], "has no tokenizer"),
         (["model", "latin.txt"], "line 2 of latin.txt is not UTF-8"),
     ],
@@ -255,7 +256,8 @@ def test_mistakes_are_one_sentence(
     (tmp_path / "model").symlink_to(model)
     (tmp_path / "latin.txt").write_bytes(b"fine\n\xfcber\n")
     loaded = headway.load(model)
-    headway.save(loaded.model.encoder, tmp_path / "bert", tokenizer=loaded.tokenizer)
+    gpt = gpt2(width=14, heads=2, layers=1, vocabulary=len(WORDS), length=31)
+    headway.save(fresh(gpt), tmp_path / "gpt", tokenizer=loaded.tokenizer)
     loaded.model.tokenizer = None
     headway.save(loaded.model, tmp_path / "mute")
     assert run(*arguments) == 2
@@ -389,3 +391,21 @@ def test_mistakes_are_said_before_the_model_is_loaded(
     shown = capsys.readouterr().err.strip()
     assert shown.startswith("headway: ") and words in shown and ".part" not in shown
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_plain_encoder_is_pooled_by_the_mean_and_says_so(model: Path, file: Path, tmp_path: Path, capsys) -> None:
+    loaded = headway.load(model)
+    assert isinstance(loaded.model, SentenceEncoder)
+    headway.save(loaded.model.encoder, tmp_path / "bert", tokenizer=loaded.tokenizer)
+    assert run(tmp_path / "bert", file, "-o", tmp_path / "out.npy") == 0
+    said = capsys.readouterr().err
+    assert "no modules.json says how a text becomes one vector: the mean of its tokens' vectors" in said
+    encoder, tokenizer, _ = headway.load(tmp_path / "bert")
+    tokens = [torch.tensor(tokenizer.encode(line))[None] for line in LINES]
+    with torch.no_grad():
+        means = torch.cat([encoder.hidden_states(row).mean(1) for row in tokens])
+    assert np.abs(np.load(tmp_path / "out.npy") - means.numpy()).max() < 1e-5
+    assert torch.allclose(headway.embed(encoder, LINES), means, atol=1e-5)
+    assert torch.allclose(headway.embed(tmp_path / "bert", "rain"), means[4], atol=1e-5)
+    assert run(model, file, "-o", tmp_path / "own.npy") == 0
+    assert "no modules.json" not in capsys.readouterr().err

@@ -15,6 +15,7 @@ import headway
 from headway.cli import main
 from headway.cli.errors import LONGEST, guarded
 from headway.config import Special
+from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.beam import Beams
 from headway.presets.bert import bert
@@ -51,6 +52,18 @@ def test_a_closed_stdout_is_told(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["info"]) == 2
     assert "standard output is closed" in capsys.readouterr().err
+
+
+def test_a_closed_stdin_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sizes: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "hidden": 7, "vocabulary": 3, "length": 5}
+    headway.save(headway.build(bert(**sizes, classes=2)), tmp_path / "bert", tokenizer=words())
+    headway.save(headway.build(SentenceConfig(encoder=bert(**sizes), limit=5)), tmp_path / "vectors", tokenizer=words())
+    monkeypatch.setattr(sys, "stdin", None)
+    for command in (["classify", tmp_path / "bert"], ["embed", tmp_path / "vectors", "-o", tmp_path / "x.npy"],
+                    ["train", "-", "--out", tmp_path / "run"]):  # fmt: skip
+        assert "standard input is closed: give a file, or something to read" in told(capsys, *command)
 
 
 def test_a_closed_stderr_leaves_results_alone(

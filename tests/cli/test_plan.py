@@ -86,6 +86,21 @@ def test_a_machine_that_was_never_measured_is(
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [["book.txt", "a word too many"], ["nothing.txt"], ["book.txt", "--memory", "lots"], ["-"], ["rows.csv"],
+     ["book.txt", "--model.start", "somewhere"], ["book.txt", "--model.preset", "nothing"]],
+)  # fmt: skip
+def test_a_mistake_is_found_before_the_machine_is_measured(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.place().unlink()
+    monkeypatch.setattr(machines, "measure", lambda say: pytest.fail("it was measured"))
+    Path("rows.csv").write_text("no,text,here\n")
+    _, err = planned(capsys, "classify" if "rows.csv" in arguments else "language", *arguments, code=2)
+    assert err.count("\n") == 1 and "was not measured" not in err
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["language", "book.txt", "--budget", "soon"], "a budget is a time such as 90s, 20min, 2h or 1d, not 'soon'"),

@@ -6,7 +6,7 @@ from torch import nn
 
 import headway
 from headway.cost.verify import Check, verify
-from tests.cost.tiny import MODELS, language
+from tests.cost.tiny import MODELS, TOWERS, language
 from tests.fresh import fresh
 
 EXACT = {"parameters", "FLOPs", "positions"}
@@ -26,12 +26,19 @@ EXACT = {"parameters", "FLOPs", "positions"}
         "t5",
         "recurrent",
         "vit",
+        "dinov2",
         "bert-words",
         "bare",
     ],
 )
 def test_counts_are_those_of_the_real_model(name: str) -> None:
-    size = {"length": 9, "source": 7} if name in ("t5", "recurrent") else {} if name == "vit" else {"length": 9}
+    size = (
+        {"length": 9, "source": 7}
+        if name in ("t5", "recurrent")
+        else {}
+        if name in ("vit", "dinov2")
+        else {"length": 9}
+    )
     checks = {one.name: one for one in verify(headway.price(MODELS[name], batch=2, **size))}
     wrong = [one for one in checks.values() if one.unit in EXACT and one.difference]
     assert not wrong
@@ -40,6 +47,13 @@ def test_counts_are_those_of_the_real_model(name: str) -> None:
         assert checks["cache"].difference == 0
         assert abs(checks["saved activations"].ratio - 1) < 0.01
         assert any(one.startswith("reach") for one in checks)
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_counts_of_two_towers(name: str) -> None:
+    checks = {one.name: one for one in verify(headway.price(TOWERS[name], batch=2, length=9))}
+    assert not [one for one in checks.values() if one.unit in EXACT and one.difference]
+    assert {"parameters", "dense forward", "dense backward", "executed forward", "executed backward"} <= checks.keys()
 
 
 def test_a_trace_has_no_second_count() -> None:

@@ -14,8 +14,10 @@ from headway.config import (
     Rotary,
     Softmax,
     Spatial,
+    Special,
     StackConfig,
 )
+from headway.config.clip import ClipConfig
 from headway.config.layers import QKNorm, VectorsConfig
 from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
 from headway.config.vision import DaViTConfig
@@ -118,7 +120,27 @@ MODELS: dict[str, Frozen] = {
             layers=1,
         )
     ),
+    # As DINOv2: learned scales, positions of a larger image, a classifier that reads a mean beside the class token.
+    "dinov2": vit_tiny(table_image=25).replace(pooling="class_mean").replace("stack.block", layer_scale=0.1),
 }  # fmt: skip
+
+
+def _towers(**more: Any) -> ClipConfig:
+    clip = more.get("image_projection", True)
+    stack = _stack().replace("block.attention", causal=clip, bias=True)
+    vision = vit_tiny().replace(
+        classes=0, patch_bias=not clip, embedding_norm=clip, class_token=clip, pooling="class" if clip else "attention"
+    )
+    return ClipConfig(
+        vision=vision, vocabulary=VOCABULARY, length=31, stack=stack, width=15, special=Special(end=(3,), pad=0), **more
+    )
+
+
+# Two towers: as CLIP, and as SigLIP.
+TOWERS = {
+    "clip": _towers(),
+    "siglip": _towers(image_projection=False, text_bias=True, objective="sigmoid", pooling="last"),
+}
 
 # `make test-thorough` takes them all; daily every second one serves where others look at all of them.
 SOME = [name for place, name in enumerate(MODELS) if THOROUGH or place % 2 == 0]

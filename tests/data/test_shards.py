@@ -204,6 +204,18 @@ def test_a_damaged_directory_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no text in the data: every document is empty"):
         build(pieces(["", ""]), by, tmp_path, identity="a")
     build(pieces(TEXTS), by, tmp_path, identity="a")
+    said = json.loads((tmp_path / "manifest.json").read_text())
+    for key, value, complaint in (
+        ("bytes", {}, "says neither"),
+        ("bytes", -1, "says neither"),
+        ("end", "x", "says neither"),
+        ("end", ..., "not say 'end'"),
+    ):
+        changed = {**said, key: value} if value is not ... else {name: one for name, one in said.items() if name != key}
+        (tmp_path / "manifest.json").write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match=f"manifest.json.* {complaint}"):
+            Shards.open(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps(said))
     path = tmp_path / "shard-00000.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-8])

@@ -10,8 +10,10 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Engine
+from tokenizers import models
 
-from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer import Tokenizer, engine_errors
 from headway.data.tokenizer_files import END, PAD, UNKNOWN, SentencePiece, marian_engine
 
 LINES = [line.strip() for topic in sorted(topics)[:40] for line in topics[topic].splitlines() if len(line) > 30]
@@ -108,3 +110,14 @@ def test_what_cannot_be_read_is_refused(place: Path, tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps({END: 0, UNKNOWN: 2}))
     with pytest.raises(ValueError, match="does not number its pieces"):
         marian_engine(tmp_path)
+
+
+def test_a_vocabulary_without_its_unknown_token_is_said_when_it_is_needed() -> None:
+    """The library raises a plain Exception at the first unknown word."""
+    tokenizer = Tokenizer(Engine(models.WordPiece({"a": 0}, unk_token="[UNK]")))
+    assert tokenizer.encode("a") == [0]
+    for encode in (tokenizer.encode, lambda text: tokenizer.encode_all([text])):
+        with pytest.raises(ValueError, match="the tokenizer cannot encode or decode this: WordPiece error: Missing"):
+            encode("b")
+    with pytest.raises(TypeError), engine_errors():  # a mistake in code, not in a file
+        tokenizer.engine.encode(3)

@@ -104,6 +104,9 @@ def test_the_tied_names_may_be_there_and_must_be_equal(tmp_path: Path) -> None:
         ("BertForNextSentencePrediction", dict(adjacent=True)),
         ("BertForSequenceClassification", dict(classes=3, labels=("no", "yes", "both"))),
         ("BertForSequenceClassification", dict(classes=3, outcome="several")),
+        ("BertForTokenClassification", dict(token_classes=3, token_labels=("O", "B-A", "I-A"), pooler=False)),
+        ("BertForTokenClassification", dict(token_classes=5)),
+        ("BertForQuestionAnswering", dict(answers=True, pooler=False)),
         ("BertForSequenceClassification", dict(classes=1, labels=("score",), outcome="value")),
     ],
 )
@@ -159,10 +162,9 @@ def test_one_number_without_a_word_on_it_is_a_probability_of_its_own() -> None:
         (dict(id2label={"0": "a", "2": "b"}), r"id2label names classes \[0, 2\]"),
         (dict(id2label={"0": "a", "1": "b"}), r"classifier.weight' has shape \(3, 22\)"),
         (dict(problem_type="ranking"), "problem_type='ranking'"),
-        (dict(architectures=["BertForTokenClassification"]), "classifier of a BertForTokenClassification"),
         (dict(architectures=["BertForMultipleChoice"]), "classifier of a BertForMultipleChoice"),
-        (dict(model_type="distilbert"), "no architecture 'distilbert'"),
-        (dict(model_type="roberta"), "no architecture 'roberta'"),
+        (dict(model_type="deberta"), "no architecture 'deberta'"),
+        (dict(model_type="squeezebert"), "no architecture 'squeezebert'"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(said: dict[str, Any], sentence: str, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_what_no_program_knows_is_left_to_the_layers(name: str, calls: list[bool
 # One at a time, of a model that is computed otherwise: the place of an option, and a value that changes something.
 OPTIONS = {
     "": dict(embedding_scale=2.0, head_scale=0.5, logit_softcap=3.0, embedding_width=8),
-    "stack.block": dict(order="post", residual_scale=0.5, parallel=True, residual=False),
+    "stack.block": dict(order="post", residual_scale=0.5, layer_scale=0.1, parallel=True, residual=False),
     "stack.block.attention": dict(softcap=3.0, qk_norm="head"),
 }
 

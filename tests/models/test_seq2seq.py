@@ -50,6 +50,7 @@ KINDS = {
     "learned": dict(positions="learned", offset=3, embedding_norm=True, order="post"),
     "halves": dict(positions="halves", embedding_scale=3.7, tied=False, head_bias=True, head_scale=0.3),
     "sinusoidal": dict(positions="sinusoidal"),
+    "timing": dict(positions="timing", offset=2),
     "relative": dict(bias={"kind": "relative", "buckets": 6, "max_distance": 5}, length=None),
 }
 
@@ -232,10 +233,12 @@ def test_the_entrance_is_its_equation(model: Seq2Seq) -> None:
     c, x, places = model.config, torch.randn(1, 5, 14).double(), np.arange(5)
     angles = places[:, None] / 10000 ** (np.arange(0, 14, 2) / 14)
     sines, cosines = np.sin(angles), np.cos(angles)
+    timing = (places[:, None] + 2) / 10000 ** (np.arange(7) / 6)
     position = {
         "none": np.zeros((5, 14)),
         "halves": np.concatenate([sines, cosines], axis=1),
         "sinusoidal": np.stack([sines, cosines], axis=2).reshape(5, 14),
+        "timing": np.concatenate([np.sin(timing), np.cos(timing)], axis=1),
         "learned": model.source_entrance.positions.weight[3:8].numpy() if c.positions == "learned" else None,
     }[c.positions]
     expected = c.embedding_scale * x + torch.from_numpy(position)

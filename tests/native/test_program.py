@@ -85,6 +85,22 @@ def test_a_linear_map(kind: str, rows: int, outputs: int, inputs: int, bias: boo
             assert torch.equal(run(program, x[row : row + 1], buffer), found[row : row + 1])  # pyright: ignore
 
 
+@pytest.mark.parametrize("kind", ["int8", "int8 4 float32", "int4 8", "int4 32 float32 minimum"])
+def test_rows_of_any_size_keep_their_precision(kernels: str, kind: str) -> None:
+    """Each row has a step of its own: one that is tiny, huge, constant or has an outlier costs no other row a bit."""
+    weights, meant = weights_of(kind, 37, 96)
+    x = torch.randn(9, 96)
+    x[1], x[2], x[3], x[4] = 0, x[2] * 1e-33, x[3] * 1e30, 5.0
+    x[5, 17], x[6] = 1e5, -x[6].abs()
+    x[7, 1:] = 0
+    found = linear(weights, x)
+    right = x.double() @ meant.T
+    assert ((found - right).abs() <= x.abs().amax(1, keepdim=True) * meant.abs().sum(1) * 2e-7).all()
+    assert not found[1].any()
+    for row in range(9):
+        assert torch.equal(linear(weights, x[row : row + 1])[0], found[row])
+
+
 @pytest.mark.parametrize("activation", ["none", "gelu", "gelu_tanh", "silu", "relu"])
 @pytest.mark.parametrize(("norm", "affine"), [("none", False), ("layer", True), ("layer", False), ("rms", True)])
 def test_what_is_folded_in(kernels: str, activation: str, norm: str, affine: bool) -> None:

@@ -79,9 +79,26 @@ def test_branches_scaled_before_the_sum() -> None:
     assert torch.equal(b(x, c), y)
 
 
+def test_scales_by_channel_begin_where_they_are_told() -> None:
+    b = Block(width=6, heads=2, layer_scale=0.25)
+    assert bool((b.attention_scale.weight == 0.25).all()) and bool((b.feedforward_scale.weight == 0.25).all())
+
+
+def test_branches_scaled_by_channel() -> None:
+    b, (x, c) = block(layer_scale=0.3), inputs()
+    with torch.no_grad():
+        for scale in (b.attention_scale, b.cross_scale, b.feedforward_scale):
+            scale.weight.normal_()
+    y = x + b.attention_scale.weight * b.attention(b.attention_norm(x), mask=c.mask)
+    y = y + b.cross_scale.weight * b.cross(b.cross_norm(y), c.source, mask=c.source_mask)
+    y = y + b.feedforward_scale.weight * b.feedforward(b.feedforward_norm(y))
+    assert torch.equal(b(x, c), y)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (dict(layer_scale=0.5, residual=False), "layer_scale=0.5 is of what is added"),
         (dict(parallel=True), "no cross-attention"),
         (dict(parallel=True, cross=None, feedforward=None), "attention and a feed-forward"),
         (dict(parallel=True, cross=None, order="post"), "order is 'pre', not 'post'"),

@@ -53,8 +53,8 @@ def same_states(other: PreTrainedModel, model: Seq2Seq, encoder: Sequence[nn.Mod
 @torch.no_grad()
 def same_under_padding(other: PreTrainedModel, model: Seq2Seq, source_side: str, target_side: str) -> None:
     """A padded batch gives at each real place what the text gives alone."""
-    sources, source, source_keep = ragged(model.config.vocabulary, SOURCES, side=source_side)
-    targets, target, target_keep = ragged(model.config.outputs, TARGETS, side=target_side, seed=1)
+    sources, source, source_keep = _batch(model, SOURCES, side=source_side)
+    targets, target, target_keep = _batch(model, TARGETS, side=target_side, seed=1, target=True)
     found = model(source, target, source_keep=source_keep, target_keep=target_keep)
     for row, text in enumerate(targets):
         assert close(found[row][target_keep[row]], logits(other, sources[row], text))
@@ -63,8 +63,8 @@ def same_under_padding(other: PreTrainedModel, model: Seq2Seq, source_side: str,
 @torch.no_grad()
 def same_in_pieces(other: PreTrainedModel, model: Seq2Seq, side: str, *, cache: bool) -> None:
     """Ragged targets read in three pieces; between them rows are turned round, and others join."""
-    sources, source, keep = ragged(model.config.vocabulary, SOURCES, side=side)
-    targets, target, target_keep = ragged(model.config.outputs, [1, 4, 2], side=side, seed=1)
+    sources, source, keep = _batch(model, SOURCES, side=side)
+    targets, target, target_keep = _batch(model, [1, 4, 2], side=side, seed=1, target=True)
     session = model.session(source, keep=keep, cache=cache, capacity=3)
     assert session.rows == 3 and session.lengths.tolist() == [0, 0, 0]
     first = session.read(target, target_keep)
@@ -73,7 +73,7 @@ def same_in_pieces(other: PreTrainedModel, model: Seq2Seq, side: str, *, cache: 
     session.select(torch.tensor([2, 0, 2]))
     session.join(late)
     order, begun = [2, 0, 2, 0], [targets[2], targets[0], targets[2], targets[1]]
-    more = torch.randint(0, model.config.outputs, (4, 4))
+    more = unpadded(model, torch.randint(0, model.config.outputs, (4, 4)))
     found = [session.read(more[:, :3]), session.read(more[:, 3:])]
     assert session.rows == 4 and session.lengths.tolist() == [6, 5, 6, 8]
     for row in range(3):
@@ -118,4 +118,18 @@ def edit(path: Path, config: dict | None = None, **tensors: Tensor | None) -> No
 
 
 def _texts(model: Seq2Seq, lengths: list[int], seed: int, *, target: bool = False) -> list[Tensor]:
-    return ragged(model.config.outputs if target else model.config.vocabulary, lengths, side="left", seed=seed)[0]
+    return _batch(model, lengths, side="left", seed=seed, target=target)[0]
+
+
+def _batch(
+    model: Seq2Seq, lengths: list[int], *, side: str, seed: int = 0, target: bool = False
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    vocabulary = model.config.outputs if target else model.config.vocabulary
+    texts, tokens, keep = ragged(vocabulary, lengths, side=side, seed=seed)
+    return [unpadded(model, text) for text in texts], unpadded(model, tokens), keep
+
+
+def unpadded(model: Seq2Seq, tokens: Tensor) -> Tensor:
+    """Without padding tokens inside of texts, where positions are counted without them (M2M-100): no text has any."""
+    pad = model.config.special.pad if model.config.positions == "timing" else None
+    return tokens if pad is None else torch.where(tokens == pad, pad + 1, tokens)

@@ -23,10 +23,10 @@ from headway.app.plan.candidate import (
     settings_of,
 )
 from headway.app.plan.data import DataSize, data_size
-from headway.app.plan.sizes import choices, length_for
+from headway.app.plan.sizes import choices, length_for, model_for
 from headway.config.train import ModelChoice, TrainConfig
 
-__all__ = ["Plan", "Wanted", "choose", "make_plan"]
+__all__ = ["Plan", "PlanInput", "Wanted", "choose", "make_plan", "read_input"]
 
 LEAST = 1.0  # tokens seen for each parameter, where the data is what ends it
 SHOWN = 5  # sizes around the one to take
@@ -43,12 +43,30 @@ class Plan:
     command: str
 
 
-def make_plan(config: TrainConfig, given: Mapping[str, Any], wanted: Wanted) -> Plan:
-    """For the data and settings of a configuration; `given` are those that somebody chose, which stay."""
+@dataclass(frozen=True, eq=False)
+class PlanInput:
+    """Settings, the models to choose from, and what is known of the data."""
+
+    config: TrainConfig
+    given: Mapping[str, Any]  # settings that somebody chose, which stay
+    sizes: Sequence[ModelChoice]
+    known: DataSize
+    length: int
+
+
+def read_input(config: TrainConfig, given: Mapping[str, Any]) -> PlanInput:
+    """The data of a configuration is read, and its mistakes are found, before any machine is measured."""
     sizes, known = choices(config), data_size(config)
     length = config.length if "length" in given else length_for(config, known)
-    task = Task(config, given, known, length, wanted)
-    found = list(_rising(task, sizes))
+    model_for(config, sizes[0], known, length)  # a model that cannot be is refused here
+    return PlanInput(config, given, sizes, known, length)
+
+
+def make_plan(read: PlanInput, wanted: Wanted) -> Plan:
+    """The sizes with their prices, and the one to take."""
+    config, given, known = read.config, read.given, read.known
+    task = Task(config, given, known, read.length, wanted)
+    found = list(_rising(task, read.sizes))
     _check(found, wanted)
     best = choose(found)
     first = max(0, min(found.index(best) - SHOWN // 2, len(found) - SHOWN))

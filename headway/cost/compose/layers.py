@@ -128,6 +128,7 @@ def branch(c: BlockConfig, setting: Setting, name: str, inner: Part, before: Num
         norm("norm", before, "pre", "sandwich"),
         inner,
         norm("out_norm", after, "res_post", "sandwich"),
+        leaf(f"{name}_scale", scale_price(entries, weights=after)) if c.layer_scale is not None else None,
         leaf(f"{name}_scale", scale_price(entries)) if c.residual_scale != 1.0 else None,
         leaf(f"{name}_dropout", dropout_price(entries)) if setting.training and c.dropout else None,
         leaf(f"{name}_residual", add_price(entries)) if c.residual and not c.parallel else None,

@@ -92,7 +92,7 @@ def _entrance(
     c: Seq2SeqConfig, block: BlockConfig, setting: Setting, name: str, vocabulary: Number, *, own: bool
 ) -> Part:
     """norm(scale · x + position), each part where the model has it."""
-    check_known("positions", c.positions, ("learned", "sinusoidal", "halves", "none"))
+    check_known("positions", c.positions, ("learned", "sinusoidal", "halves", "timing", "none"))
     rows, entries = setting.rows, setting.rows * entering(block)
     words = embed("", vocabulary, entering(block), rows, positions="none", own=own)
     table = None

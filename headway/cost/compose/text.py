@@ -86,15 +86,18 @@ def masked(c: MaskedConfig, setting: Setting) -> Part:
 
 
 def _read(c: MaskedConfig, setting: Setting) -> Part:
-    block, rows = c.stack.block, setting.rows
-    width = entering(block)
-    words = embed("", c.vocabulary, width, rows, positions=c.positions, length=c.length)
+    block, rows, narrow = c.stack.block, setting.rows, c.embedding_width
+    table = c.length + c.offset if c.offset else c.length
+    words = embed("", c.vocabulary, narrow, rows, positions=c.positions, length=table)
+    sentences = leaf("types", lookup_price(rows, c.types, narrow)) if c.types else None
+    inner = leaf("project", linear_price(rows, narrow, entering(block), bias=True))
     return series(
         "",
-        beside("", words, leaf("types", lookup_price(rows, c.types, width))),
-        leaf("types_sum", add_price(rows * width)),
-        leaf("norm", norm_price(block.norm, rows, width)),
-        dropped("dropout", setting, rows * width, block.dropout),
+        beside("", words, sentences),
+        leaf("types_sum", add_price(rows * narrow)) if c.types else None,
+        leaf("norm", norm_price(block.norm, rows, narrow)),
+        dropped("dropout", setting, rows * narrow, block.dropout),
+        inner if c.own_embedding_width is not None else None,
         stack_part("stack", c.stack, setting),
     )
 
@@ -102,8 +105,8 @@ def _read(c: MaskedConfig, setting: Setting) -> Part:
 def _purpose(c: MaskedConfig) -> str:
     """The head that a forward pass goes through."""
     has = {
-        "class_head": c.classes, "word_head": c.words, "adjacent_head": c.adjacent, "inverted_head": c.inverted,
-        "inference_head": c.inference,
+        "class_head": c.classes, "token_head": c.token_classes, "answer_head": c.answers, "word_head": c.words,
+        "adjacent_head": c.adjacent, "inverted_head": c.inverted, "inference_head": c.inference,
     }  # fmt: skip
     return next((name for name, there in has.items() if there), "")
 
@@ -114,7 +117,7 @@ def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
                "class_head": c.classes}  # fmt: skip
     pooler = series(
         "", leaf("pooler", linear_price(batch, width, width, bias=True)),
-        leaf("pooler_tanh", activation_price("tanh", batch * width)),
+        leaf(f"pooler_{c.pooler_activation}", activation_price(c.pooler_activation, batch * width)),
     )  # fmt: skip
     words = _words(c, setting) if c.words else None
     found = [
@@ -124,25 +127,32 @@ def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
     for name, count in classes.items():
         head = leaf(name, linear_price(batch, width, count, bias=True)) if count else None
         found.append(head if name == purpose else unused(head))
+    for name, count in (("token_head", c.token_classes), ("answer_head", 2 * c.answers)):
+        head = leaf(name, linear_price(setting.rows, width, count, bias=True)) if count else None
+        found.append(head if name == purpose else unused(head))
     return found
 
 
 def _words(c: MaskedConfig, setting: Setting) -> Part:
-    block, rows = c.stack.block, setting.batch * setting.asked
-    curve = "gelu" if block.feedforward is None else block.feedforward.activation
+    block, rows, narrow = c.stack.block, setting.batch * setting.asked, c.embedding_width
     return series(
         "word_head",
-        leaf("dense", linear_price(rows, leaving(block), entering(block), bias=True)),
-        leaf("activation", activation_price(curve, rows * entering(block))),
-        leaf("norm", norm_price(block.norm, rows, entering(block))),
-        leaf("words", linear_price(rows, entering(block), c.vocabulary, bias=True, own=False)),
+        leaf("dense", linear_price(rows, leaving(block), narrow, bias=True)),
+        leaf("activation", activation_price(c.word_activation, rows * narrow)),
+        leaf("norm", norm_price(block.norm, rows, narrow)),
+        leaf("words", linear_price(rows, narrow, c.vocabulary, bias=True, own=False)),
     )
 
 
 def _scores(c: MaskedConfig, setting: Setting) -> tuple[Number, Number]:
     """Rows and classes of the loss."""
-    if _purpose(c) == "word_head":
+    purpose = _purpose(c)
+    if purpose == "word_head":
         return setting.batch * setting.asked, c.vocabulary
+    if purpose == "token_head":
+        return setting.rows, c.token_classes
+    if purpose == "answer_head":
+        return 2 * setting.batch, setting.length
     return setting.batch, c.classes or c.inference or 2
 
 
@@ -159,7 +169,7 @@ def sentence(c: SentenceConfig, setting: Setting) -> Part:
         series("encoder", _read(c.encoder, setting), *map(unused, _heads(c.encoder, setting))),
         leaf("pooling", _pooling(c.pooling, rows, width, setting)),
         dense,
-        leaf("normalise", _unit(batch, c.width)) if c.normalise else None,
+        leaf("normalise", unit(batch, c.width)) if c.normalise else None,
     )
 
 
@@ -173,7 +183,7 @@ def _pooling(kind: str, rows: Number, width: Number, setting: Setting) -> Operat
     return Operation("elementwise", flops, flops, steps=(Sum(setting.length, POSITIONS), *divide), reads=rows * width)
 
 
-def _unit(rows: Number, width: Number) -> Operation:
+def unit(rows: Number, width: Number) -> Operation:
     """x / |x|: square, sum, root, compare with the least that is divided by, divide."""
     flops = other(3 * rows * width)
     return Operation("norm", flops, flops + flops, steps=(Each(1), Sum(width), Each(3)), reads=rows * width)

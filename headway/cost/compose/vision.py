@@ -1,15 +1,27 @@
-"""Prices of models that look at images: ViT and DaViT."""
+"""Prices of models that look at images: ViT, CLIP and DaViT."""
 
 from dataclasses import replace
 
-from headway.config import FeedForwardConfig
+from headway.config import BlockConfig, FeedForwardConfig
 from headway.config.base import Pair, sides
+from headway.config.clip import ClipConfig
 from headway.config.layers import AttentionConfig
 from headway.config.vision import DaViTConfig, VisionConfig
-from headway.cost.compose.layers import attention_part, check_known, entering, feedforward_part, leaving, stack_part
-from headway.cost.compose.text import dropped
+from headway.cost.compose.layers import (
+    attention_part,
+    check_known,
+    entering,
+    feedforward_part,
+    gather_part,
+    leaving,
+    query_map,
+    source_maps,
+    stack_part,
+)
+from headway.cost.compose.text import dropped, embed, unit
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
+from headway.models.vit import pool_attention
 from headway.ops.activation import activation_price
 from headway.ops.linear import convolution_price, linear_price
 from headway.ops.loss import loss_price
@@ -26,13 +38,13 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
     entries = batch * length * entering(block)
     down, across = sides(c.patch)
     patches = convolution_price(
-        batch * c.grid[0] * c.grid[1], down * across, c.channels, entering(block), first=True,
+        batch * c.grid[0] * c.grid[1], down * across, c.channels, entering(block), first=True, bias=c.patch_bias,
         read=batch * c.channels * sides(c.image)[0] * sides(c.image)[1],
     )  # fmt: skip
     # A vector for every token, or half a vector for every row and for every column.
     table = {
-        "learned": length * entering(block), "learned_grid": sum(c.grid) * (entering(block) // 2), "sinusoidal_grid": 0,
-        "none": 0,
+        "learned": c.table_length * entering(block), "learned_grid": sum(c.grid) * (entering(block) // 2),
+        "sinusoidal_grid": 0, "none": 0,
     }  # fmt: skip
     check_known("positions", c.positions, table)
     added = entries if c.positions == "learned" else batch * c.grid[0] * c.grid[1] * entering(block)
@@ -42,33 +54,80 @@ def vision(c: VisionConfig, setting: Setting) -> Part:
         leaf("patches", patches),
         leaf("class_token", Operation("embedding", weights=c.extra * entering(block))) if c.extra else None,
         leaf("positions", positions) if c.positions != "none" else None,
+        leaf("norm", norm_price(block.norm, batch * length, entering(block))) if c.embedding_norm else None,
         dropped("dropout", setting, entries, block.dropout),
         stack_part("stack", c.stack, inner, first=-c.extra or None),
+        pool_part(block, length, setting) if c.pooling == "attention" else None,
         *_top(c, batch, leaving(block)),
         leaf("loss", loss_price(batch, c.classes)) if setting.training and c.classes else None,
     )
 
 
 def _top(c: VisionConfig, batch: Number, width: Number) -> list[Part | None]:
-    check_known("pooling", c.pooling, ("class", "mean"))
-    mean = _mean(batch, c.length - c.extra, width) if c.pooling == "mean" else None
+    check_known("pooling", c.pooling, ("class", "mean", "class_mean", "attention"))
+    mean = _mean(batch, c.length - c.extra, width) if c.pooling in ("mean", "class_mean") else None
     return [
         mean,
         leaf("pooler", linear_price(batch, width, width, bias=True)) if c.pooler else None,
         leaf("pooler_tanh", activation_price("tanh", batch * width)) if c.pooler else None,
         beside(
             "",
-            leaf("head", linear_price(batch, width, c.classes, bias=True)) if c.classes else None,
+            leaf("head", linear_price(batch, c.vector_width, c.classes, bias=True)) if c.classes else None,
             leaf("teacher_head", linear_price(batch, width, c.classes, bias=True)) if c.teacher else None,
         ),
         leaf("heads_mean", scale_price(batch * c.classes, flops=2)) if c.teacher else None,
     ]
 
 
+def pool_part(block: BlockConfig, length: Number, setting: Setting) -> Part:
+    """A learned vector that attends to all patches, and a feed-forward that is added."""
+    f, c, width = block.feedforward, pool_attention(block), leaving(block)
+    assert f is not None
+    one = replace(setting, length=1, source=length, past=0)
+    keys = replace(source_maps(c, one), early=False)
+    return series(
+        "pool",
+        leaf("probe", Operation("embedding", weights=width)),
+        series("attention", beside("", query_map(c, one), keys), gather_part(c, one, crossing=True)),
+        leaf("norm", norm_price(block.norm, one.rows, width)),
+        feedforward_part(width, f, one),
+        leaf("residual", add_price(one.rows * width)),
+    )
+
+
 def _mean(batch: Number, places: Number, width: Number) -> Part:
     flops = other(batch * places * width)
     steps = (Sum(places, POSITIONS), Each(1))
     return leaf("mean", Operation("elementwise", flops, flops, steps=steps, reads=batch * places * width))
+
+
+def clip(c: ClipConfig, setting: Setting) -> Part:
+    """Both towers side by side, vectors of length 1, and every image with every text."""
+    batch, block, rows = setting.batch, c.stack.block, setting.rows
+    images = series(
+        "",
+        series("vision", vision(c.vision, setting)),
+        leaf("image_projection", linear_price(batch, c.vision.vector_width, c.width, bias=False))
+        if c.image_projection
+        else None,
+        leaf("normalise", unit(batch, c.width)),
+    )
+    texts = series(
+        "",
+        embed("", c.vocabulary, entering(block), rows, positions="learned", length=c.length),
+        dropped("dropout", setting, rows * entering(block), block.dropout),
+        stack_part("stack", c.stack, setting),
+        leaf("text_projection", linear_price(batch, leaving(block), c.width, bias=c.text_bias)),
+        leaf("normalise", unit(batch, c.width)),
+    )
+    biased = c.objective == "sigmoid"
+    return series(
+        "",
+        beside("", images, texts),
+        leaf("logits", linear_price(batch, c.width, batch, bias=False, own=False)),
+        leaf("logit_scale", scale_price(batch * batch, weights=1)),
+        leaf("logit_bias", add_price(batch * batch, weights=1)) if biased else None,
+    )
 
 
 def davit(c: DaViTConfig, setting: Setting) -> Part:

@@ -65,20 +65,23 @@ def _masked(config: Any, setting: Setting) -> Passes:
     def read(model: Any) -> Tensor:
         return model(tokens, keep=padded, mask=setting.mask)
 
-    if config.classes or not config.words:
-        labels = _tokens(setting.batch)
+    if config.classes or config.token_classes or config.answers or not config.words:
+        labels = _tokens(setting.batch * setting.length if config.token_classes else setting.batch)
 
         def judge(model: Any) -> Tensor:
-            hidden = model.hidden_states(tokens, keep=keep, types=types, mask=setting.mask)
-            if not config.classes:
-                return hidden.sum()
-            return torch.nn.functional.cross_entropy(model.classify(hidden, keep), labels, reduction="sum")
+            hidden = model.hidden_states(tokens, keep=keep, types=model.told_apart(types), mask=setting.mask)
+            if config.classes:
+                return torch.nn.functional.cross_entropy(model.classify(hidden, keep), labels, reduction="sum")
+            if config.token_classes:
+                scores = model.classify_tokens(hidden).flatten(0, 1)
+                return torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
+            return model.answers(hidden).sum() if config.answers else hidden.sum()
 
         return Passes((*inputs, labels), read, judge)
     words, rows, columns = (_tokens(setting.batch * setting.asked) for _ in range(3))
 
     def loss(model: Any) -> Tensor:
-        hidden = model.hidden_states(tokens, keep=keep, types=types, mask=setting.mask)
+        hidden = model.hidden_states(tokens, keep=keep, types=model.told_apart(types), mask=setting.mask)
         asked = hidden[rows, columns]  # the places where a word is hidden
         head = model.word_head
         return linear_cross_entropy(head.features(asked), model.tokens.weight, words, bias=head.bias)[0]
@@ -129,6 +132,16 @@ def _images(config: Any, setting: Setting) -> Passes:
     return Passes((pictures, labels), lambda model: model(pictures), loss)
 
 
+def _clip(config: Any, setting: Setting) -> Passes:
+    vision = config.vision
+    pictures = torch.empty(setting.batch, vision.channels, *sides(vision.image), dtype=torch.float32)
+    tokens, keep = _tokens(setting.batch, setting.length), _keep(setting)
+    return Passes(
+        (pictures, tokens), lambda model: model(pictures, tokens, keep=keep),
+        lambda model: model.loss(pictures, tokens, keep=keep),
+    )  # fmt: skip
+
+
 def _vectors(config: Any, setting: Setting) -> Passes:
     x = torch.empty(setting.batch, setting.length, config.width, dtype=getattr(torch, setting.dtype))
     keep = _keep(setting)
@@ -140,5 +153,5 @@ def _vectors(config: Any, setting: Setting) -> Passes:
 
 KINDS: dict[str, Callable[[Any, Setting], Passes]] = {
     "language": _language, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq, "recurrent": _seq2seq,
-    "vision": _images, "davit": _images, "vectors": _vectors,
+    "vision": _images, "clip": _clip, "davit": _images, "vectors": _vectors,
 }  # fmt: skip

@@ -35,7 +35,7 @@ __all__ = ["LayerReach", "Reach", "argmax_bound", "reach", "summary"]
 # What the inputs of each kind of model are.
 UNITS = {
     "language": "token", "masked": "token", "sentence": "token", "seq2seq": "token", "recurrent": "token",
-    "vision": "patch", "davit": "pixel", "vectors": "vector",
+    "vision": "patch", "clip": "token", "davit": "pixel", "vectors": "vector",
 }  # fmt: skip
 _PLURALS = {"token": "tokens", "patch": "patches", "pixel": "pixels", "vector": "vectors"}
 

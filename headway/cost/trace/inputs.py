@@ -86,6 +86,9 @@ def _own(config: Any, batch: int, length: int, source: int | None) -> Inputs | N
     reads, size = config.reads, cast(Any, config)
     if reads == "source":
         return (_tokens(batch, source or length), _tokens(batch, length)), {}
+    if reads == "images and tokens":
+        pictures = _floats(batch, size.vision.channels, *_square(size.vision.image))
+        return (pictures, _tokens(batch, length)), {}
     if reads == "images":
         return (_floats(batch, size.channels, *_square(size.image)),), {}
     return ((_tokens(batch, length),), {}) if reads == "tokens" else ((_floats(batch, length, size.width),), {})

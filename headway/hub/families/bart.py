@@ -1,11 +1,13 @@
-"""BART's layout and Marian's: post-norm blocks with biases everywhere, one prefix.
+"""The layout of BART and its relatives: blocks with biases everywhere, one prefix.
 
-BART learns its positions, two rows before the first, and norms its embeddings; Marian has sinusoids, sines first, that
-need not be stored, and may have an embedding for each language.
+BART and mBART learn their positions, two rows before the first, and norm their embeddings; Marian, Pegasus and M2M-100
+have sinusoids, sines first, that need not be stored. BART and Marian have their norms after each sum, the others before
+each branch and after each stack. Marian may have an embedding for each language.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -43,6 +45,7 @@ NORMS = {
     "model.encoder.layernorm_embedding": "source_entrance.norm",
     "model.decoder.layernorm_embedding": "target_entrance.norm",
 }
+FINAL = {"model.encoder.layer_norm": "encoder.norm", "model.decoder.layer_norm": "decoder.norm"}
 BIAS = [Entry("final_logits_bias", "head_bias")]
 # Within a layer: their name -> ours, each with weight and bias.
 LAYER = {
@@ -62,8 +65,8 @@ CROSS = {
     "encoder_attn.out_proj": "cross.out",
     "encoder_attn_layer_norm": "cross_norm",
 }
-# Numbers of old releases, and Marian's sinusoids, which are made anew.
-NO_WEIGHTS = (r"model\.(encoder|decoder)\.version", r"model\.(encoder|decoder)\.embed_positions\.weight")
+# Numbers of old releases, and sinusoids, which are made anew.
+NO_WEIGHTS = (r"model\.(encoder|decoder)\.version", r"model\.(encoder|decoder)\.embed_positions\.weights?")
 
 DEFAULTS = {
     "max_position_embeddings": 1024, "d_model": 1024, "encoder_layers": 12, "decoder_layers": 12,
@@ -71,18 +74,57 @@ DEFAULTS = {
     "activation_function": "gelu", "dropout": 0.1, "scale_embedding": False, "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }  # fmt: skip
-TOKENS = {
-    "bart": {
-        "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2,
-    },
-    "marian": {"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100, "forced_eos_token_id": 0},
+
+
+@dataclass(frozen=True)
+class BartKind:
+    """What one of them has; `defaults` are of its config.json, where they differ from BART's."""
+
+    architecture: str
+    positions: Literal["learned", "halves", "timing"]
+    pre: bool  # norms before each branch and after each stack, or after each sum
+    embedding_norm: bool
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Switches of older files, at the only settings that the model is computed with."""
+        return {
+            "normalize_before": self.pre,
+            "add_final_layer_norm": self.pre,
+            "normalize_embedding": self.embedding_norm,
+            "static_position_embeddings": self.positions != "learned",
+            "is_encoder_decoder": True,
+            "is_decoder": False,
+        }
+
+
+_BART_TOKENS = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+KINDS = {
+    "bart": BartKind(
+        "BartForConditionalGeneration", "learned", pre=False, embedding_norm=True,
+        defaults={**_BART_TOKENS, "decoder_start_token_id": 2, "forced_eos_token_id": 2},
+    ),
+    "marian": BartKind(
+        "MarianMTModel", "halves", pre=False, embedding_norm=False,
+        defaults={"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100, "forced_eos_token_id": 0},
+    ),
+    "mbart": BartKind(
+        "MBartForConditionalGeneration", "learned", pre=True, embedding_norm=True,
+        defaults={**_BART_TOKENS, "forced_eos_token_id": 2},
+    ),
+    "pegasus": BartKind(
+        "PegasusForConditionalGeneration", "halves", pre=True, embedding_norm=False,
+        defaults={"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1},
+    ),
+    "m2m_100": BartKind(
+        "M2M100ForConditionalGeneration", "timing", pre=True, embedding_norm=False,
+        defaults={
+            **_BART_TOKENS, "decoder_start_token_id": 2, "scale_embedding": True, "activation_function": "relu",
+            "vocab_size": 128112,
+        },
+    ),
 }  # fmt: skip
-# Switches of older files, at the only settings that these models are computed with.
-SWITCHES = {"normalize_before": False, "add_final_layer_norm": False, "is_encoder_decoder": True, "is_decoder": False}
-SETTINGS = {
-    "bart": {**SWITCHES, "normalize_embedding": True, "static_position_embeddings": False, "tie_word_embeddings": True},
-    "marian": {**SWITCHES, "normalize_embedding": False, "static_position_embeddings": True},
-}
 
 
 def table(config: Seq2SeqConfig) -> Table:
@@ -93,6 +135,7 @@ def table(config: Seq2SeqConfig) -> Table:
         *embeddings,
         *(POSITIONS if config.positions == "learned" else []),
         *(_both(NORMS) if config.embedding_norm else []),
+        *(_both(FINAL) if config.encoder.final_norm else []),
         *expand(_layer("encoder", LAYER), i=range(config.encoder.layers)),
         *expand(_layer("decoder", LAYER | CROSS), i=range(config.decoder.layers)),
         Tied("lm_head.weight", embedding) if config.tied else Entry("lm_head.weight", "head.weight"),
@@ -118,24 +161,27 @@ def canonical(name: str) -> str:
 
 def read(config: Mapping[str, Any], names: frozenset[str]) -> Seq2SeqConfig:
     family = config["model_type"]
-    bart, c = family == "bart", {**DEFAULTS, **TOKENS[family], **config}
-    refuse(c, SETTINGS[family])
-    one = bart or c["share_encoder_decoder_embeddings"]
+    kind = KINDS[family]
+    c = {**DEFAULTS, **kind.defaults, **config}
+    refuse(c, kind.settings)
+    one = family != "marian" or c["share_encoder_decoder_embeddings"]
     if one and not c["tie_word_embeddings"]:
         raise ValueError(
-            "headway does not read a marian with one embedding for both languages and tie_word_embeddings=False"
+            f"headway does not read a {family} with one embedding for both languages and tie_word_embeddings=False"
         )
     return Seq2SeqConfig(
         family=family,
         vocabulary=c["vocab_size"],
         target_vocabulary=None if one else c.get("decoder_vocab_size") or c["vocab_size"],
         length=c["max_position_embeddings"],
-        encoder=StackConfig(block=_block(c, "encoder"), layers=c["encoder_layers"]),
-        decoder=StackConfig(block=decoding(_block(c, "decoder")), layers=c["decoder_layers"]),
-        positions="learned" if bart else "halves",
-        offset=2 if bart else 0,
+        encoder=StackConfig(block=_block(c, "encoder", kind), layers=c["encoder_layers"], final_norm=kind.pre),
+        decoder=StackConfig(
+            block=decoding(_block(c, "decoder", kind)), layers=c["decoder_layers"], final_norm=kind.pre
+        ),
+        positions=kind.positions,
+        offset=_offset(c, kind),
         embedding_scale=c["d_model"] ** 0.5 if c["scale_embedding"] else 1.0,
-        embedding_norm=bart,
+        embedding_norm=kind.embedding_norm,
         tied=c["tie_word_embeddings"],
         head_bias="final_logits_bias" in names,
         special=special_of(c),
@@ -143,12 +189,21 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> Seq2SeqConfig:
     )
 
 
-def _block(config: Mapping[str, Any], stack: str) -> BlockConfig:
+def _offset(config: Mapping[str, Any], kind: BartKind) -> int:
+    """Before position 0 stand two learned rows; M2M-100 counts from the number of its padding token, plus one."""
+    if kind.positions == "timing":
+        if config["pad_token_id"] is None:
+            raise ValueError("positions count from the number of the padding token, and pad_token_id is null")
+        return config["pad_token_id"] + 1
+    return 2 if kind.positions == "learned" else 0
+
+
+def _block(config: Mapping[str, Any], stack: str, kind: BartKind) -> BlockConfig:
     heads, hidden = config[f"{stack}_attention_heads"], config[f"{stack}_ffn_dim"]
     return BlockConfig(
         attention=AttentionConfig(width=config["d_model"], heads=heads, bias=True, output_bias=True),
         feedforward=FeedForwardConfig(hidden=hidden, activation=activation_of(config["activation_function"])),
-        order="post",
+        order="pre" if kind.pre else "post",
         dropout=config["dropout"],
     )
 
@@ -163,9 +218,9 @@ def write(config: Seq2SeqConfig) -> dict[str, Any]:
     }
     return {
         "model_type": config.family,
-        "architectures": ["BartForConditionalGeneration" if config.family == "bart" else "MarianMTModel"],
+        "architectures": [KINDS[config.family].architecture],
         "vocab_size": config.vocabulary,
-        **({} if config.family == "bart" else marian),
+        **(marian if config.family == "marian" else {}),
         "max_position_embeddings": config.length,
         "d_model": encoder.width,
         "encoder_layers": config.encoder.layers,
@@ -185,11 +240,21 @@ def write(config: Seq2SeqConfig) -> dict[str, Any]:
 
 
 def remade(name: str, config: Seq2SeqConfig) -> Tensor | None:
-    """The sinusoids that a file of Marian's may hold."""
+    """The sinusoids that a file of Marian's or Pegasus' may hold, and that others read there."""
     if config.positions != "halves" or config.length is None or not name.endswith("embed_positions.weight"):
         return None
-    width = config.encoder.block.width
-    return HalvedPositions(width)(torch.zeros(1, config.length, width), torch.arange(config.length))[0]
+    return _sinusoids(config.length, config.encoder.block.width)
 
 
-FAMILY = Family("bart", read, write, table, ("bart", "marian"), canonical, NO_WEIGHTS, remade=remade)
+def _sinusoids(length: int, width: int) -> Tensor:
+    return HalvedPositions(width)(torch.zeros(1, length, width), torch.arange(length))[0]
+
+
+def written(config: Seq2SeqConfig) -> dict[str, Tensor]:
+    """Pegasus' files hold its sinusoids."""
+    if config.family != "pegasus" or config.length is None:
+        return {}
+    return {row.theirs: _sinusoids(config.length, config.encoder.block.width) for row in POSITIONS}
+
+
+FAMILY = Family("bart", read, write, table, tuple(KINDS), canonical, NO_WEIGHTS, remade=remade, written=written)

@@ -1,6 +1,6 @@
 """BERT's layout: the tensors in the file say which heads there are; bare models leave the prefix `bert.` out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway.config.text import MaskedConfig
@@ -8,12 +8,13 @@ from headway.hub.families.common import (
     activation_of,
     activation_to,
     architecture_of,
-    labels_of,
     refuse,
     special_of,
     special_to,
     unfit,
 )
+from headway.hub.families.encoder_heads import architecture as architecture_with
+from headway.hub.families.encoder_heads import both, has, head_rows, read_heads, write_heads
 from headway.hub.family import Entry, Family, Table, Tied, expand
 from headway.presets.bert import bert
 
@@ -60,27 +61,35 @@ ADJACENT = [
     Entry("cls.seq_relationship.weight", "adjacent_head.weight"),
     Entry("cls.seq_relationship.bias", "adjacent_head.bias"),
 ]
-CLASSIFIER = [
-    Entry("classifier.weight", "class_head.weight"),
-    Entry("classifier.bias", "class_head.bias"),
-]
+CLASSIFIER = both({"classifier": "class_head"})
 # Numbers from 0 on that old releases saved beside the weights.
 BUFFERS = (r"bert\.embeddings\.(position|token_type)_ids",)
 LEGACY = {"gamma": "weight", "beta": "bias"}
-SIGMOID, IDENTITY = "torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"
-OUTCOMES = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "value"}
+DEFAULTS = {
+    "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 3072,
+    "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2, "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, "pad_token_id": 0,
+}  # fmt: skip
+SWITCHES = {
+    "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False, "pruned_heads": {},
+}  # fmt: skip
 
 
 def table(config: MaskedConfig) -> Table:
     rows = [*OUTSIDE, *expand(LAYER, i=range(config.stack.layers))]
-    for wanted, part in (
-        (config.pooler, POOLER),
-        (config.words, WORDS),
-        (config.adjacent, ADJACENT),
-        (config.classes, CLASSIFIER),
-    ):
+    for wanted, part in ((config.pooler, POOLER), (config.words, WORDS), (config.adjacent, ADJACENT)):
         rows += part if wanted else []
-    return rows
+    return rows + head_rows(config, CLASSIFIER)
+
+
+def under(prefix: str, rows: Iterable[Entry | Tied]) -> Table:
+    """The same rows where a relative has BERT's names after another prefix."""
+    return [
+        Entry(prefix + row.theirs.removeprefix("bert."), row.ours)
+        if isinstance(row, Entry)
+        else Tied(*(prefix + name.removeprefix("bert.") for name in (row.theirs, row.same_as)))
+        for row in rows
+    ]
 
 
 def canonical(name: str) -> str:
@@ -100,86 +109,66 @@ def exported(name: str, config: MaskedConfig) -> str:
 
 def architecture(config: MaskedConfig) -> str:
     """The class of transformers with these heads; where it has none with all of them, the one that reads most."""
-    if config.classes:
-        return "BertForSequenceClassification"
     if config.words:
-        return "BertForPreTraining" if config.adjacent else "BertForMaskedLM"
-    return "BertForNextSentencePrediction" if config.adjacent else "BertModel"
+        return architecture_with("Bert", config, "ForPreTraining" if config.adjacent else "ForMaskedLM")
+    return architecture_with("Bert", config, "ForNextSentencePrediction" if config.adjacent else "Model")
 
 
 def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
-    refuse(config, {
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-        "add_cross_attention": False,
-        "pruned_heads": {},
-    })  # fmt: skip
-    heads = _heads(config, names)
+    refuse(config, SWITCHES)
+    c, heads = DEFAULTS | dict(config), _heads(config, names)
     if heads["words"]:
         refuse(config, {"tie_word_embeddings": True})
-    return bert(
-        width=config.get("hidden_size", 768),
-        heads=config.get("num_attention_heads", 12),
-        layers=config.get("num_hidden_layers", 12),
-        hidden=config.get("intermediate_size", 3072),
-        vocabulary=config.get("vocab_size", 30522),
-        length=config.get("max_position_embeddings", 512),
-        types=config.get("type_vocab_size", 2),
-        activation=activation_of(config.get("hidden_act", "gelu")),
-        eps=config.get("layer_norm_eps", 1e-12),
-        dropout=config.get("hidden_dropout_prob", 0.1),
-        special=special_of({"pad_token_id": 0, **config}),
-        **heads,
+    return bert(**read_sizes(c), length=c["max_position_embeddings"], types=c["type_vocab_size"], **heads)
+
+
+def read_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What BERT and its relatives say in the same words, as options of `presets.bert`."""
+    return dict(
+        width=config["hidden_size"],
+        heads=config["num_attention_heads"],
+        layers=config["num_hidden_layers"],
+        hidden=config["intermediate_size"],
+        vocabulary=config["vocab_size"],
+        activation=activation_of(config["hidden_act"]),
+        eps=config["layer_norm_eps"],
+        dropout=config["hidden_dropout_prob"],
+        special=special_of(config),
     )
 
 
 def _heads(config: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """Every head of which the file holds a part or the config promises one; what is then missing, loading names."""
-    promised = architecture_of(config)
-    classifier = any(name.startswith("classifier.") for name in names)
-    if classifier and promised not in ("", "BertForSequenceClassification"):
-        raise ValueError(f"headway does not read the classifier of a {promised}, only of BertForSequenceClassification")
-    classifier = classifier or promised == "BertForSequenceClassification"
-    adjacent = any(name.startswith("cls.seq_relationship.") for name in names)
+    promised, found = architecture_of(config), read_heads("Bert", config, names)
+    adjacent = has(names, "cls.seq_relationship.")
     adjacent = adjacent or promised in ("BertForNextSentencePrediction", "BertForPreTraining")
-    words = any(name.startswith("cls.predictions.") for name in names)
+    words = has(names, "cls.predictions.")
     return {
-        "pooler": classifier or adjacent or any(name.startswith("bert.pooler.") for name in names),
+        "pooler": "classes" in found or adjacent or has(names, "bert.pooler."),
         "words": words or promised in ("BertForMaskedLM", "BertForPreTraining"),
         "adjacent": adjacent,
-        **(_classes(config) if classifier else {}),
+        **found,
     }
 
 
-def _classes(config: Mapping[str, Any]) -> dict[str, Any]:
-    classes, labels = labels_of(config)
-    kind = config.get("problem_type") or _problem(config, classes)
-    if kind not in OUTCOMES:
-        raise ValueError(f"headway does not read models with problem_type={kind!r} (only {', '.join(OUTCOMES)})")
-    return {"classes": classes, "labels": labels, "outcome": OUTCOMES[kind]}
-
-
-def _problem(config: Mapping[str, Any], classes: int) -> str:
-    """What a model of no stated problem_type is for; one that scores pairs of texts may give its number as it is."""
-    if classes > 1:
-        return "single_label_classification"
-    newer = (config.get("sentence_transformers") or {}).get("activation_fn")
-    curve = newer or config.get("sbert_ce_default_activation_function") or SIGMOID
-    if curve not in (SIGMOID, IDENTITY):
-        raise ValueError(f"headway does not read a single class with {curve} (only with {SIGMOID} or {IDENTITY})")
-    return "regression" if curve == IDENTITY else "multi_label_classification"
-
-
 def write(config: MaskedConfig) -> dict[str, Any]:
-    block = config.stack.block
-    if block.feedforward is None:
-        raise unfit("bert", "feedforward", None)
     return {
         "model_type": "bert",
         "architectures": [architecture(config)],
-        "vocab_size": config.vocabulary,
         "max_position_embeddings": config.length,
         "type_vocab_size": config.types,
+        **write_sizes("bert", config),
+        **write_heads(config),
+    }
+
+
+def write_sizes(family: str, config: MaskedConfig) -> dict[str, Any]:
+    """What BERT and its relatives say in the same words."""
+    block = config.stack.block
+    if block.feedforward is None:
+        raise unfit(family, "feedforward", None)
+    return {
+        "vocab_size": config.vocabulary,
         "hidden_size": block.width,
         "num_hidden_layers": config.stack.layers,
         "num_attention_heads": block.attention.heads,
@@ -189,16 +178,7 @@ def write(config: MaskedConfig) -> dict[str, Any]:
         "hidden_dropout_prob": block.dropout,
         "attention_probs_dropout_prob": 0.0,
         **special_to(config.special),
-        **(_labels(config) if config.classes else {}),
     }
-
-
-def _labels(config: MaskedConfig) -> dict[str, Any]:
-    kind = next(theirs for theirs, ours in OUTCOMES.items() if ours == config.outcome)
-    if not config.labels:
-        return {"num_labels": config.classes, "problem_type": kind}
-    named = {str(index): label for index, label in enumerate(config.labels)}
-    return {"id2label": named, "label2id": {label: int(i) for i, label in named.items()}, "problem_type": kind}
 
 
 FAMILY = Family("bert", read, write, table, ("bert",), canonical, BUFFERS, exported)

@@ -6,6 +6,13 @@ from typing import Any
 from headway.config.base import Extent, Pair, sides
 from headway.config.vision import Images
 
+# Of a processor, by the beginning of its name: the size, whether a middle is cut out, the number of Pillow's filter.
+DEFAULTS: dict[str, tuple[Any, bool, int]] = {
+    "DeiT": (256, True, 3),
+    "Bit": ({"shortest_edge": 224}, True, 3),
+    "CLIP": ({"shortest_edge": 224}, True, 3),
+    "Siglip": (224, False, 3),
+}
 RESAMPLES = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # in the order of Pillow's numbers
 
 
@@ -18,25 +25,25 @@ def images_of(said: Mapping[str, Any] | None) -> Images:
     if not said:
         return Images()
     kind = str(said.get("image_processor_type") or said.get("feature_extractor_type"))
-    deit = kind.startswith("DeiT")
+    resize, crops, resample = next((row for name, row in DEFAULTS.items() if kind.startswith(name)), (224, False, 2))
     normal = said.get("do_normalize", True)
     return Images(
-        resize=_size(said.get("size", 256 if deit else 224)) if said.get("do_resize", True) else None,
-        crop=_pair(said.get("crop_size", 224)) if said.get("do_center_crop", deit) else None,
-        resample=_resample(said.get("resample", 3 if deit else 2)),
+        resize=_size(said.get("size", resize)) if said.get("do_resize", True) else None,
+        crop=_pair(said.get("crop_size", 224)) if said.get("do_center_crop", crops) else None,
+        resample=_resample(said.get("resample", resample)),
         scale=said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1.0,
         mean=said.get("image_mean") or (0.5,) if normal else (0.0,),
         std=said.get("image_std") or (0.5,) if normal else (1.0,),
     )
 
 
-def images_to(images: Images, image: Extent, channels: int) -> dict[str, Any]:
-    """preprocessor_config.json of a model that reads images of this size."""
+def images_to(images: Images, image: Extent, channels: int, *, processor: str = "") -> dict[str, Any]:
+    """preprocessor_config.json of a model that reads images of this size; `processor` is the class that reads it."""
     resize = images.resize or sides(image)
     size = {"shortest_edge": resize} if isinstance(resize, int) else {"height": resize[0], "width": resize[1]}
     cut = {} if images.crop is None else {"crop_size": {"height": images.crop[0], "width": images.crop[1]}}
     return {
-        "image_processor_type": "DeiTImageProcessor" if cut else "ViTImageProcessor",
+        "image_processor_type": processor or ("DeiTImageProcessor" if cut else "ViTImageProcessor"),
         "do_resize": True,
         "size": size,
         "resample": RESAMPLES.index(images.resample),

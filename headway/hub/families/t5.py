@@ -1,6 +1,7 @@
 """T5's layout: one embedding, a relative bias that the first layer of each stack holds, no biases anywhere else.
 
-Version 1.0 has a plain feed-forward, and its tied head takes h / √width; 1.1 (and Flan) a gated one and its own head.
+Version 1.0 has a plain feed-forward, and its tied head takes h / √width; 1.1 (Flan, mT5) a gated one and its own head.
+What mT5's config.json says of the tie is not followed by anybody: a head that the file has is the head.
 """
 
 from collections.abc import Mapping
@@ -58,6 +59,8 @@ DEFAULTS = {
     "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "dropout_rate": 0.1,
     "layer_norm_epsilon": 1e-6, "feed_forward_proj": "relu", "pad_token_id": 0, "eos_token_id": 1,
 }  # fmt: skip
+MT5 = {"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu"}
+ARCHITECTURES = {"t5": "T5ForConditionalGeneration", "mt5": "MT5ForConditionalGeneration"}
 
 
 def table(config: Seq2SeqConfig) -> Table:
@@ -82,23 +85,33 @@ def _layer(stack: str, names: Mapping[str, str]) -> Table:
 
 
 def read(config: Mapping[str, Any], names: frozenset[str]) -> Seq2SeqConfig:
-    c = {**DEFAULTS, **config}
+    family = config["model_type"]
+    c = {**DEFAULTS, **(MT5 if family == "mt5" else {}), **config}
     refuse(c, {"is_encoder_decoder": True, "is_decoder": False})
-    block, own = _block(c), c.get("tie_word_embeddings") is False
-    # Newer files say whether the head's input is scaled; in older ones that follows from the tie.
-    scaled = c.get("scale_decoder_outputs", not own)
+    block = _block(c)
+    tied, scaled = _head(c, family, stored="lm_head.weight" in names)
     special = special_of(c)
     bias = Relative(buckets=c["relative_attention_num_buckets"], max_distance=c["relative_attention_max_distance"])
     return Seq2SeqConfig(
-        family="t5",
+        family=family,
         vocabulary=c["vocab_size"],
         encoder=StackConfig(block=block, layers=c["num_layers"], final_norm=True, bias=bias),
         decoder=StackConfig(block=decoding(block), layers=_decoder_layers(c), final_norm=True, bias=bias),
-        tied=not own and (scaled or "lm_head.weight" not in names),
+        tied=tied,
         head_scale=c["d_model"] ** -0.5 if scaled else 1.0,
         special=special.replace(start=special.pad if special.start is None else special.start),
         forced=forced_of(c),
     )
+
+
+def _head(config: Mapping[str, Any], family: str, *, stored: bool) -> tuple[bool, bool]:
+    """Whether the head is the embedding, and whether its input is scaled."""
+    if family == "mt5":
+        return not stored, False
+    own = config.get("tie_word_embeddings") is False
+    # Newer files say whether the head's input is scaled; in older ones that follows from the tie.
+    scaled = config.get("scale_decoder_outputs", not own)
+    return not own and (scaled or not stored), scaled
 
 
 def _decoder_layers(config: Mapping[str, Any]) -> int:
@@ -133,12 +146,12 @@ def _feedforward(config: Mapping[str, Any]) -> FeedForwardConfig:
 def write(config: Seq2SeqConfig) -> dict[str, Any]:
     block, bias = config.encoder.block, config.encoder.bias
     if block.feedforward is None or not isinstance(bias, Relative):
-        raise unfit("t5", "encoder.bias", bias)
+        raise unfit(config.family, "encoder.bias", bias)
     name = activation_to(block.feedforward.activation)
     name = "gelu" if block.feedforward.gated and name == "gelu_new" else name
     return {
-        "model_type": "t5",
-        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": config.family,
+        "architectures": [ARCHITECTURES[config.family]],
         "vocab_size": config.vocabulary,
         "d_model": block.width,
         "d_kv": block.attention.head_width,
@@ -153,10 +166,10 @@ def write(config: Seq2SeqConfig) -> dict[str, Any]:
         "feed_forward_proj": f"gated-{name}" if block.feedforward.gated else name,
         "is_encoder_decoder": True,
         "tie_word_embeddings": config.tied,
-        "scale_decoder_outputs": config.head_scale != 1.0,
+        **({"scale_decoder_outputs": config.head_scale != 1.0} if config.family == "t5" else {}),
         **special_to(config.special),
         **forced_to(config.forced),
     }
 
 
-FAMILY = Family("t5", read, write, table, ("t5",), ignored=UNREAD)
+FAMILY = Family("t5", read, write, table, tuple(ARCHITECTURES), ignored=UNREAD)

@@ -140,11 +140,11 @@ def write(config: VisionConfig) -> dict[str, Any]:
         "hidden_dropout_prob": block.dropout,
         "attention_probs_dropout_prob": 0.0,
         "preprocessor": images_to(config.images, config.image, config.channels),
-        **(_labels(config) if config.classes else {}),
+        **(labels_to(config) if config.classes else {}),
     }
 
 
-def _labels(config: VisionConfig) -> dict[str, Any]:
+def labels_to(config: VisionConfig) -> dict[str, Any]:
     if not config.labels:
         return {"num_labels": config.classes}
     named = {str(index): label for index, label in enumerate(config.labels)}

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headway.look.reading.images import patches
+from headway.look.reading.images import patches, vision
 from headway.look.reading.sample import (
     AttentionInfo,
     AttentionPlace,
@@ -95,6 +95,18 @@ def sentence(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str)
     return ModelSample(
         title, model, (side,), lambda: model.encoder.hidden_states(tokens), lambda attention: ENCODER, notes=notes
     )
+
+
+def clip(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> ModelSample:
+    """The tower of what was given: a picture, or a text."""
+    if given.image is not None or (isinstance(given.inputs, torch.Tensor) and given.inputs.is_floating_point()):
+        return vision(model.vision, given, title)
+    only_one(given, title)
+    cut, notes = cut_of(given, vocabulary, title)
+    check_length(len(cut.ids), model.config.length, what="the text", title=title)
+    side, tokens = with_names(vocabulary.side("text", cut), given.tokens), row(cut, model.tokens.weight)
+    where = DECODER if model.config.stack.block.attention.causal else ENCODER
+    return ModelSample(title, model, (side,), lambda: model.hidden_states(tokens), lambda attention: where, notes=notes)
 
 
 SOURCE, TARGET = 0, 1

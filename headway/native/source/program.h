@@ -35,29 +35,30 @@ static void embed(const Embedding& op, const Step& step, Stage* stage) {
 
 // Where the group that begins at a row stands in the rows that were packed.
 static PackedRows group_at(const Linear& op, const Step& step, int64_t row) {
-    return {step.entries + row * op.inputs, step.sums + row * blocks_of(op)};
+    return {step.entries + row * entries_of(op), step.sums + row * sums_of(op)};
 }
 
 // Rows normalised and packed; then panels. Two stages.
 static void linear(const Linear& op, Step& step, Stage* stages, int threads) {
-    bool direct = step.rows == 1 && !op.norm && !op.check && !op.minimum;
+    bool direct = step.rows == 1 && !op.norm && !op.check && !op.minimum && !multiplies_integers(op);
+    int most = most_rows(op);
     if (!op.reuse && !direct) {
         Team::share(stages[0], step.rows, 1, [&](int64_t r, int64_t) {
             static thread_local std::vector<float> row;
             row.resize(op.inputs);
-            int64_t first = r / MOST * MOST;
+            int64_t first = r / most * most;
             int rest = static_cast<int>(step.rows - first);
             normalise(op, op.in + r * op.inputs, row.data());
             if (op.check && !all_finite(row.data(), op.inputs)) step.finite = 0;
-            pack_row(op, row.data(), group_size(rest), static_cast<int>(r - first), group_at(op, step, first));
+            pack_row(op, row.data(), group_size(op, rest), static_cast<int>(r - first), group_at(op, step, first));
         });
     }
     int64_t panels = panels_of(op), together = threads == 1 ? panels : panels / (threads * 8);
     Team::share(stages[1], panels, together < 1 ? 1 : together, [&](int64_t from, int64_t to) {
         float sums[MOST * PANEL];
         for (int64_t panel = from; panel < to; panel++)
-            for (int64_t first = 0; first < step.rows; first += MOST) {
-                int rest = static_cast<int>(step.rows - first), size = group_size(rest);
+            for (int64_t first = 0; first < step.rows; first += most) {
+                int rest = static_cast<int>(step.rows - first), size = group_size(op, rest);
                 PackedRows rows = group_at(op, step, first);
                 if (direct) rows.entries = const_cast<float*>(op.in);
                 any_product(op, panel, size, rows, sums);

@@ -1,7 +1,6 @@
 """What several tasks share: the tokenizer, a model to start from, and how held-out examples are set apart."""
 
 import shutil
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from headway.config.run_files import RunFiles
 from headway.config.text import Special
 from headway.config.train import TrainConfig
 from headway.data.publish import make_directory, replacing, sync
+from headway.data.stream import stdin_bytes
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal, train_tokenizer
 from headway.hub import load
@@ -164,9 +164,9 @@ def spooled(config: TrainConfig, place: RunFiles) -> TrainConfig:
     data, kept = config.data, place.data / "stdin"
     if "-" in data.train and not kept.exists():
         make_directory(place.data)
-        part = kept.with_suffix(".part")
+        part, given = kept.with_suffix(".part"), stdin_bytes()
         with part.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            shutil.copyfileobj(given, file)
         sync(part)
         part.replace(kept)
         sync(place.data)

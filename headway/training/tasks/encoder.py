@@ -214,4 +214,5 @@ def mimetic_init(model: Masked, strength: float, *, seed: int) -> None:
         turns = torch.arange(length)[:, None] * BASE ** (-torch.arange(0, width, 2) / width)
         waves = torch.cat([turns.sin(), turns.cos()], 1)[:, :width]
         places.copy_(waves * POSITION_SCALE * model.tokens.weight.std())
-    model.types.weight.mul_(0.5)
+    if model.types is not None:
+        model.types.weight.mul_(0.5)

@@ -1,4 +1,4 @@
-"""BART and Marian beside transformers: padding, caches, and the way back."""
+"""BART, Marian, mBART, Pegasus and M2M-100 beside transformers: padding, caches, and the way back."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,13 @@ import torch
 from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
-    BartForConditionalGeneration,
     BartModel,
+    M2M100Config,
     MarianConfig,
-    MarianMTModel,
+    MBartConfig,
+    PegasusConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
 )
 
 import headway
@@ -26,6 +29,7 @@ from tests.parity.seq2seq import (
     same_states,
     same_under_padding,
     unchecked,  # noqa: F401 of every test here
+    unpadded,
 )
 
 SIZES = dict(encoder_layers=2, decoder_layers=3, encoder_attention_heads=2, decoder_attention_heads=3,
@@ -35,28 +39,33 @@ MARIAN = dict(vocab_size=59, d_model=24, max_position_embeddings=31, pad_token_i
               activation_function="swish", scale_embedding=True, **SIZES)  # fmt: skip
 SHAPES = {
     "bart": BartConfig(**BART),
+    "mbart": MBartConfig(scale_embedding=True, decoder_start_token_id=50, **BART),
+    "pegasus": PegasusConfig(vocab_size=43, d_model=30, max_position_embeddings=29, activation_function="relu",
+                             scale_embedding=True, **SIZES),
+    "m2m_100": M2M100Config(vocab_size=47, d_model=36, max_position_embeddings=37, **SIZES),
     "marian": MarianConfig(**MARIAN),
     "marian-two": MarianConfig(decoder_vocab_size=61, share_encoder_decoder_embeddings=False, **MARIAN),
     "marian-untied": MarianConfig(
         decoder_vocab_size=61, share_encoder_decoder_embeddings=False, tie_word_embeddings=False, **MARIAN
     ),
-}
+}  # fmt: skip
 
 
-def theirs(config: BartConfig | MarianConfig, path: Path) -> BartForConditionalGeneration | MarianMTModel:
+def theirs(config: PreTrainedConfig, path: Path) -> PreTrainedModel:
     torch.manual_seed(1)
-    model = (BartForConditionalGeneration if isinstance(config, BartConfig) else MarianMTModel)(config).eval()
+    model = AutoModelForSeq2SeqLM.from_config(config).eval()
     fixed = {key: held.clone() for key, held in model.named_parameters() if not held.requires_grad}
     shake(model)
     with torch.no_grad():
-        for key, held in fixed.items():  # Marian's sinusoids
+        for key, held in fixed.items():  # sinusoids
             model.get_parameter(key).copy_(held)
-        model.final_logits_bias.normal_()
+        if config.model_type != "m2m_100":
+            model.final_logits_bias.normal_()
     model.save_pretrained(path)
     return model
 
 
-@pytest.fixture(scope="module", params=["bart", "marian", "marian-untied"])
+@pytest.fixture(scope="module", params=["bart", "marian", "marian-untied", "mbart", "pegasus", "m2m_100"])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("theirs")
     return theirs(SHAPES[request.param], path), headway.load(path).model
@@ -82,14 +91,18 @@ def test_what_is_saved_loads_there(pair, tmp_path: Path) -> None:
     again = same_after_saving(other, model, tmp_path / "ours")
     assert type(again) is type(other)
     for key in ("decoder_start_token_id", "eos_token_id", "pad_token_id", "bos_token_id", "forced_eos_token_id"):
-        assert getattr(again.config, key) == getattr(other.config, key)
+        assert getattr(again.config, key, None) == getattr(other.config, key, None)
 
 
 def test_the_comparison_can_fail(pair) -> None:
     other, model = pair
-    names = ["tokens.weight", "head_bias", "encoder.blocks.1.attention_norm.bias", "decoder.blocks.2.cross.key.weight",
+    names = ["tokens.weight", "encoder.blocks.1.attention_norm.bias", "decoder.blocks.2.cross.key.weight",
              "decoder.blocks.0.feedforward.up.bias", "decoder.blocks.1.feedforward_norm.weight"]  # fmt: skip
-    if model.config.family == "bart":
+    if model.head_bias is not None:
+        names += ["head_bias"]
+    if model.config.encoder.final_norm:
+        names += ["encoder.norm.bias", "decoder.norm.weight"]
+    if model.config.positions == "learned":
         names += ["source_entrance.positions.weight", "target_entrance.positions.weight", "target_entrance.norm.bias"]
     if model.target_tokens is not None:
         names += ["target_tokens.weight"]
@@ -99,7 +112,7 @@ def test_the_comparison_can_fail(pair) -> None:
 @pytest.mark.parametrize(
     "config", [BartConfig(scale_embedding=True, activation_function="relu", **BART), SHAPES["marian-two"]]
 )
-def test_further_shapes(tmp_path: Path, config: BartConfig | MarianConfig) -> None:
+def test_further_shapes(tmp_path: Path, config: PreTrainedConfig) -> None:
     other = theirs(config, tmp_path / "theirs")
     model = headway.load(tmp_path / "theirs").model
     same_states(other, model, other.model.encoder.layers, other.model.decoder.layers)
@@ -168,6 +181,12 @@ def test_old_bart_forces_its_first_token(tmp_path: Path) -> None:
         ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False"),
         ("bart", {"activation_function": "mish"}, "no activation 'mish'"),
         ("bart", {"decoder_attention_heads": 5}, "width 18 is not divisible by heads 5"),
+        ("mbart", {"normalize_before": False}, "normalize_before=False"),
+        ("mbart", {"normalize_embedding": False}, "normalize_embedding=False"),
+        ("mbart", {"tie_word_embeddings": False}, "a mbart with one embedding for both languages"),
+        ("pegasus", {"add_final_layer_norm": False}, "add_final_layer_norm=False"),
+        ("pegasus", {"static_position_embeddings": False}, "static_position_embeddings=False"),
+        ("m2m_100", {"pad_token_id": None}, "count from the number of the padding token"),
         ("marian", {"static_position_embeddings": False}, "static_position_embeddings=False"),
         ("marian", {"normalize_embedding": True}, "normalize_embedding=True"),
         ("marian", {"tie_word_embeddings": False}, "tie_word_embeddings=False"),
@@ -194,7 +213,7 @@ def test_a_layout_that_cannot_say_it_is_refused(tmp_path: Path) -> None:
 def test_past_the_last_position_is_refused(pair) -> None:
     other, model = pair
     length = model.config.length
-    text = torch.randint(0, 40, (length + 1,))
+    text = unpadded(model, torch.randint(0, 40, (length + 1,)))
     assert close(model(text[None, :-1], text[None, :-1])[0], logits(other, text[:-1], text[:-1]))
     with pytest.raises(ValueError, match=f"has {length} positions, and the text has a token at position {length}"):
         model.encode(text[None])

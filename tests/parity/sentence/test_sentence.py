@@ -192,9 +192,13 @@ def test_our_own_layout_holds_it_too(tmp_path: Path) -> None:
     assert torch.equal(ours(headway.load(tmp_path / "ours")), ours(loaded))
 
 
-def test_a_bert_alone_is_no_sentence_encoder(tmp_path: Path) -> None:
+def test_a_bert_alone_is_no_sentence_encoder_and_embeds_by_the_mean(tmp_path: Path) -> None:
     encoder(tmp_path / "bert")
-    assert isinstance(headway.load(tmp_path / "bert").model, Masked)
+    model = headway.load(tmp_path / "bert").model
+    assert isinstance(model, Masked)
+    other = SentenceTransformer(str(tmp_path / "bert"), device="cpu")
+    assert other.max_seq_length == 29
+    assert (headway.embed(model, TEXTS) - theirs(other)).abs().max() < 1e-5
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
-"""T5 beside transformers: both versions, padding, caches, and the way back."""
+"""T5 and mT5 beside transformers: both versions, padding, caches, and the way back."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 import headway
 from tests.parity.compare import close, shake
@@ -25,12 +25,16 @@ SHAPES = {
     "1.0": dict(relative_attention_num_buckets=8, relative_attention_max_distance=11),
     "1.1": dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False, relative_attention_num_buckets=6),
     "silu": dict(feed_forward_proj="gated-silu", relative_attention_max_distance=29, layer_norm_epsilon=1e-3),
+    "mt5": dict(tie_word_embeddings=False, relative_attention_num_buckets=10),
 }
 
 
-def theirs(shape: dict, path: Path) -> T5ForConditionalGeneration:
+def theirs(shape: dict, path: Path) -> T5ForConditionalGeneration | MT5ForConditionalGeneration:
     torch.manual_seed(1)
-    model = T5ForConditionalGeneration(T5Config(decoder_start_token_id=0, **SIZES, **shape)).eval()
+    kinds = (
+        (MT5Config, MT5ForConditionalGeneration) if shape is SHAPES["mt5"] else (T5Config, T5ForConditionalGeneration)
+    )
+    model = kinds[1](kinds[0](decoder_start_token_id=0, **SIZES, **shape)).eval()
     if shape.get("tie_word_embeddings") is False:
         model.lm_head.weight = torch.nn.Parameter(torch.randn(53, 17))
     shake(model)
@@ -62,7 +66,8 @@ def test_pieces_and_caches_change_nothing(pair, side: str, cache: bool) -> None:
 def test_what_is_saved_loads_there(pair, tmp_path: Path) -> None:
     other, model = pair
     again = same_after_saving(other, model, tmp_path / "ours")
-    assert again.config.scale_decoder_outputs == other.config.scale_decoder_outputs
+    assert type(again) is type(other)
+    assert getattr(again.config, "scale_decoder_outputs", None) == getattr(other.config, "scale_decoder_outputs", None)
     assert again.generation_config.decoder_start_token_id == 0
 
 
@@ -96,6 +101,19 @@ def test_a_tied_head_without_scale(tmp_path: Path) -> None:
     model = headway.load(tmp_path / "theirs").model
     assert model.config.tied and model.config.head_scale == 1.0
     assert model.config.special.start == 0  # padding, where nobody says
+    same_under_padding(other, model, "left", "left")
+    same_after_saving(other, model, tmp_path / "ours")
+
+
+def test_the_head_of_mt5_is_the_one_in_the_file(tmp_path: Path) -> None:
+    """Without one it is the embedding, and its input is not scaled, whatever config.json says of the tie."""
+    torch.manual_seed(1)
+    other = MT5ForConditionalGeneration(MT5Config(**SIZES)).eval()
+    other.save_pretrained(tmp_path / "theirs")
+    edit(tmp_path / "theirs", {"tie_word_embeddings": False})
+    model = headway.load(tmp_path / "theirs").model
+    assert model.config.tied and model.config.head_scale == 1.0 and model.config.family == "mt5"
+    assert model.config.encoder.block.feedforward.gated and model.config.special.start == 0
     same_under_padding(other, model, "left", "left")
     same_after_saving(other, model, tmp_path / "ours")
 
