@@ -52,21 +52,31 @@ class Decoder(Model):
         """The last layer's vectors, after the final norm; with caches, of tokens that follow what these hold."""
         check_tokens(tokens, self.config.vocabulary)
         keep, own = as_keep(keep, tokens), None if caches is None else caches[0].own
-        x, context = begin(self.embed(tokens), Context(with_padding(mask, keep), positions), own)
+        x, context = begin(self.tokens(tokens), Context(with_padding(mask, keep), positions), own)
+        places = None
         if self.positions is not None:
-            x = self.positions(x, context.table_positions(tokens.shape[1], own, tokens.device))
-        hidden = guarded(
-            lambda guard: self.stack(self.dropout(x), context.under(guard), caches),
+            places = context.table_positions(tokens.shape[1], own, tokens.device)
+        return guarded(
+            lambda guard: self._layers(x, places, context.under(guard), caches),
             () if caches is None else [part for cache in caches for part in cache.parts],
         )
-        return hidden if self.project_out is None else self.project_out(hidden)
 
-    def embed(self, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
-        """The words' vectors, as they enter the stack but for their positions."""
-        x, scale = self.tokens(tokens), self.config.embedding_scale
+    def _layers(
+        self,
+        x: Float[Tensor, "B L E"],
+        places: Int[Tensor, "b L"] | None,
+        context: Context,
+        caches: list[BlockCache] | None,
+    ) -> Float[Tensor, "B L O"]:
+        """From the words' vectors to those of the last layer."""
+        scale = self.config.embedding_scale
         x = x if self.project_in is None else self.project_in(x)
         # Rounded to the dtype of the weights, as Gemma was trained: in bfloat16 its √3072 is 55.5.
-        return x if scale == 1.0 else x * torch.tensor(scale, dtype=x.dtype, device=x.device)
+        x = x if scale == 1.0 else x * torch.tensor(scale, dtype=x.dtype, device=x.device)
+        if self.positions is not None:
+            x = self.positions(x, places)
+        hidden = self.stack(self.dropout(x), context, caches)
+        return hidden if self.project_out is None else self.project_out(hidden)
 
 
 class Language(Decoder):
