@@ -94,8 +94,10 @@ class Translator:
             ) from None
 
     def _decoded(self, sources: Sequence[tuple[int, ...]]) -> list[Generation]:
-        first = {} if self.target_language is None else {"first_token": self.target_language}
-        requests = [Request(prompt=source, max_new_tokens=self.max_new_tokens, **first) for source in sources]
+        requests = [
+            Request(prompt=source, max_new_tokens=self.max_new_tokens, first_token=self.target_language)
+            for source in sources
+        ]
         options: dict[str, Any] = {"tokenizer": self.tokenizer, "past_length": "stop"}
         if self.beams is None:
             return generate(self.model, requests, **options)

@@ -184,7 +184,7 @@ ENDLESS = {
     "the same with plus":
         "{% set n = namespace(x='xxxx') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
     "the same in a block":
-        "{% set n = namespace(x='xxxx') %}{% for i in [0] * 60 %}{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}{% endfor %}",
+        "{% set n = namespace(x='x') %}{% for i in [0] * 60 %}{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}{% endfor %}",
     "a macro that calls itself": "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
 }  # fmt: skip
 
