@@ -1,10 +1,10 @@
 """Which bytes may come next in a text that has to match a pattern.
 
 A pattern is built of parts (`text`, `chars`, `sequence`, `choice`, `repeat`). A part is a function that adds its states
-to an automaton, in front of the state that follows it, and returns the state that it begins with. `Pattern` reads
+to an automaton, in front of the state that follows it, and returns the state that it begins with. `BytePattern` reads
 bytes: the sets of states that can be reached (Thompson, 1968) become states of their own when they are first seen.
 
->>> digits = Pattern(sequence(repeat(chars((48, 57)), 1, 2), text("!")))
+>>> digits = BytePattern(sequence(repeat(chars((48, 57)), 1, 2), text("!")))
 >>> digits.accepts(digits.after(digits.start, b"4!")), digits.after(digits.start, b"!")
 (True, None)
 """
@@ -136,7 +136,7 @@ def _utf8(first: int, last: int) -> Iterator[list[tuple[int, int]]]:
     yield list(zip(chr(first).encode(), chr(last).encode(), strict=True))
 
 
-class Pattern:
+class BytePattern:
     """An automaton that reads bytes; a state is a number, None where no text goes on like this."""
 
     def __init__(self, part: Part) -> None:

@@ -14,7 +14,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from headway.data.tokenizer import Tokenizer
-from headway.decoding.automaton import Pattern
+from headway.decoding.automaton import BytePattern
 from headway.decoding.json_schema import json_schema
 from headway.decoding.regex import regex
 
@@ -22,7 +22,7 @@ KEPT = 16  # patterns of a tokenizer whose tokens are remembered
 SPACE = "▁"  # what SentencePiece writes for a space
 
 
-def pattern_of(expression: str | None, schema: Any) -> Pattern | None:
+def pattern_of(expression: str | None, schema: Any) -> BytePattern | None:
     """What a request asks its text to match, if anything."""
     if expression is not None:
         return regex(expression)
@@ -32,12 +32,12 @@ def pattern_of(expression: str | None, schema: Any) -> Pattern | None:
 class AllowedTokens:
     """Of one tokenizer and one pattern: the tokens that may follow each state; all requests share what was found."""
 
-    def __init__(self, pattern: Pattern, tokens: "TokenBytes") -> None:
+    def __init__(self, pattern: BytePattern, tokens: "TokenBytes") -> None:
         self.pattern, self._tokens = pattern, tokens
         self._known: dict[int, Bool[Tensor, " V"]] = {}
 
     @classmethod
-    def of(cls, pattern: Pattern, tokenizer: Tokenizer) -> "AllowedTokens":
+    def of(cls, pattern: BytePattern, tokenizer: Tokenizer) -> "AllowedTokens":
         found = _FOUND.setdefault(tokenizer, {})
         if pattern not in found:
             tokens = next(iter(found.values()))._tokens if found else TokenBytes(tokenizer)
@@ -58,7 +58,7 @@ class AllowedTokens:
         return self.pattern.after(state, self._tokens.bytes_of(token))
 
 
-_FOUND: WeakKeyDictionary[Tokenizer, dict[Pattern, AllowedTokens]] = WeakKeyDictionary()
+_FOUND: WeakKeyDictionary[Tokenizer, dict[BytePattern, AllowedTokens]] = WeakKeyDictionary()
 
 
 class Constraint:
@@ -109,7 +109,7 @@ class TokenBytes:
     def bytes_of(self, token: int) -> bytes:
         return self._bytes.get(token, b"")
 
-    def readable(self, pattern: Pattern, state: int) -> list[int]:
+    def readable(self, pattern: BytePattern, state: int) -> list[int]:
         """The tokens whose bytes a pattern can read from a state on."""
         found, states = [], [state]  # the states after the first bytes of the last token that was tried
         broken = -1  # the place of its first byte that cannot be read

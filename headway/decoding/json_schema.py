@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from headway.decoding.automaton import Automaton, Part, Pattern, chars, choice, repeat, sequence, text
+from headway.decoding.automaton import Automaton, BytePattern, Part, chars, choice, repeat, sequence, text
 from headway.decoding.regex import regex_part
 
 DEEPEST = 3  # arrays and objects inside of a value that the schema leaves open
@@ -40,11 +40,11 @@ NUMBER = regex_part(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 
 
 @lru_cache(maxsize=64)
-def json_schema(schema: str) -> Pattern:
+def json_schema(schema: str) -> BytePattern:
     """The pattern of a schema, which is given as JSON."""
     found = json.loads(schema)
     try:
-        return Pattern(_Schema(found).part(found))
+        return BytePattern(_Schema(found).part(found))
     except (TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"this is no JSON schema: {error}") from None
 

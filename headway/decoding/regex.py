@@ -15,7 +15,7 @@ from re import _constants as names  # pyright: ignore[reportAttributeAccessIssue
 from re import _parser as parser  # pyright: ignore[reportAttributeAccessIssue]
 from typing import Any
 
-from headway.decoding.automaton import LAST, Part, Pattern, chars, choice, repeat, sequence
+from headway.decoding.automaton import LAST, BytePattern, Part, chars, choice, repeat, sequence
 
 # The parser is Python's own, which has no public name: a second one would read expressions differently.
 
@@ -26,9 +26,9 @@ KNOWN_FLAGS = re.UNICODE | re.ASCII | re.DOTALL | re.VERBOSE
 
 
 @lru_cache(maxsize=64)
-def regex(expression: str) -> Pattern:
+def regex(expression: str) -> BytePattern:
     """The pattern of an expression; lookaround, references and flags that change letters are refused."""
-    return Pattern(regex_part(expression))
+    return BytePattern(regex_part(expression))
 
 
 def regex_part(expression: str, without: Ranges | None = None) -> Part:

@@ -18,7 +18,7 @@ from headway.cli import main
 from headway.config.train import TokenizerConfig
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer
-from headway.decoding.automaton import LAST, Pattern, chars
+from headway.decoding.automaton import LAST, BytePattern, chars
 from headway.decoding.constraint import AllowedTokens, TokenBytes
 from headway.decoding.json_schema import json_schema
 from headway.decoding.regex import regex
@@ -30,7 +30,7 @@ TEXTS = [
 ]
 
 
-def matches(pattern: Pattern, text: str) -> bool:
+def matches(pattern: BytePattern, text: str) -> bool:
     state = pattern.after(pattern.start, text.encode())
     return state is not None and pattern.accepts(state)
 
@@ -60,7 +60,7 @@ def test_an_automaton_matches_what_python_matches(expression: str, text: str) ->
 def test_ranges_of_characters_are_their_bytes(ranges: list[tuple[int, int]], code: int) -> None:
     limits = [(first, min(first + size, LAST)) for first, size in ranges]
     try:
-        pattern = Pattern(chars(*limits))
+        pattern = BytePattern(chars(*limits))
     except ValueError:
         assert all(first >= 0xD800 and last <= 0xDFFF for first, last in limits)
         return
@@ -291,17 +291,17 @@ def test_a_constraint_is_quick_with_a_large_vocabulary() -> None:
     engine.decoder = decoders.Fuse()
     tokens = TokenBytes(Tokenizer(engine))
     pattern, tried = regex("b[xyz]."), 0
-    before = Pattern.table
+    before = BytePattern.table
 
-    def counted(self: Pattern, state: int) -> Any:
+    def counted(self: BytePattern, state: int) -> Any:
         nonlocal tried
         tried += 1
         return before(self, state)
 
-    Pattern.table = counted
+    BytePattern.table = counted
     try:
         assert len(tokens.readable(pattern, pattern.start)) == 3 * 26
     finally:
-        Pattern.table = before
+        BytePattern.table = before
     assert tried < 26 + 26 + 3 * 26 + 30
     assert torch.is_tensor(AllowedTokens(pattern, tokens).mask(pattern.start))
