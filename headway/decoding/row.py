@@ -43,6 +43,11 @@ class DecodingRow:
         return len(self.read) + len(self.tokens)
 
     @property
+    def left_to_make(self) -> int:
+        """How many tokens can still come."""
+        return self.most - len(self.tokens)
+
+    @property
     def forced(self) -> int | None:
         """The one token that may come next, if there is no choice."""
         return forced(self._forced, len(self.tokens), self.most)

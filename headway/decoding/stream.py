@@ -13,13 +13,14 @@ from torch import Tensor
 
 from headway.config import nearest
 from headway.data.tokenizer import Tokenizer
+from headway.decoding.draft import draft_of
 from headway.decoding.processors import Processors
-from headway.decoding.reader import Pad, PastLength, Reader
+from headway.decoding.reader import Pad, PastLength, Reader, padded
 from headway.decoding.request import Generation, Prompt, Prompts, Request, RequestOptions, TokenEvent, as_requests
 from headway.decoding.row import DecodingRow, naming
 from headway.decoding.text import byte_tokens
 from headway.hub.load import with_tokenizer
-from headway.models.sessions import Session
+from headway.models.sessions import CachedSession, Session
 from headway.nn.modes import evaluating
 from headway.ops.guard import at_least_float32
 from headway.ops.sampling.choose import choose
@@ -35,6 +36,8 @@ class DecodingBatch:
     past_length: a request that does not fit into the model is refused; or it may "stop" there; or, where every layer
     has a window or a running total and positions are not learned, "slide" on.
     ignore_defaults: what the model's generation_config.json suggests is not followed where a request says nothing.
+    draft: "prompt", or a smaller language model with the same vocabulary: it proposes `draft_tokens` at a time, which
+    the model reads at once. The tokens are the same; a step may give a row several.
     """
 
     def __init__(
@@ -47,10 +50,13 @@ class DecodingBatch:
         past_length: PastLength = "refuse",
         rows: int | None = None,
         ignore_defaults: bool = False,
+        draft: Any = None,
+        draft_tokens: int | None = None,
     ) -> None:
         if rows is not None and rows < 1:
             raise ValueError(f"a batch has at least one row, not {rows}")
         self._reader = Reader(model, tokenizer, pad, cache, past_length, ignore_defaults)
+        self._draft = draft_of(draft, draft_tokens, self._reader)
         self._raw = frozenset() if tokenizer is None else byte_tokens(tokenizer)
         self._most_rows, self._joined = rows, 0
         self._waiting: list[DecodingRow] = []
@@ -90,18 +96,56 @@ class DecodingBatch:
 
     @torch.no_grad()
     def step(self) -> list[TokenEvent]:
-        """One more token for every row, new rows included; nothing when no request is left."""
+        """One more token for every row, new rows included; nothing when no request is left. With a draft, some more."""
+        if self._draft is not None and self._session is not None and not self._admissible:
+            events = self._step_with_draft(self._draft.propose(self._rows))
+            if events is not None:
+                return events
         logits = self._advance()
         if logits is None:
             return []
-        uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in self._rows]
-        with naming(logits, [row.index for row in self._rows]):
-            choice = choose(self._constrain(logits), self._rules, uniforms)
-            extras = self._log_probabilities(logits, choice.tokens)
+        events = self._take(logits, self._rows, self._rules)
+        self._drop()
+        return events
+
+    def _take(self, logits: Float[Tensor, "B V"], rows: Sequence[DecodingRow], rules: Rules) -> list[TokenEvent]:
+        """One more token for each of these rows, by its logits."""
+        uniforms = [uniform(row.request.seed, row.position) if row.request.temperature else 0.0 for row in rows]
+        with naming(logits, [row.index for row in rows]):
+            choice = choose(self._constrain(logits, rows), rules, uniforms)
+            extras = _log_probabilities(logits, choice.tokens, rows)
         if self._seen is not None:
             self._seen = torch.cat([self._seen, choice.tokens[:, None]], dim=1)
         chosen = zip(choice.tokens.tolist(), choice.margins.tolist(), strict=True)
-        events = [row.take(*one, *extra) for row, one, extra in zip(self._rows, chosen, extras, strict=True)]
+        return [row.take(*one, *extra) for row, one, extra in zip(rows, chosen, extras, strict=True)]
+
+    def _step_with_draft(self, drafts: Sequence[Sequence[int]]) -> list[TokenEvent] | None:
+        """Read each row's last token and what is proposed behind it; None where nothing is.
+
+        Token by token, a row goes on while what it chooses is what was proposed.
+        """
+        if not any(drafts):
+            return None
+        assert isinstance(self._session, CachedSession)
+        texts = [(row.tokens[-1], *draft) for row, draft in zip(self._rows, drafts, strict=True)]
+        tokens, keep = padded(texts, left=False, device=self._device)
+        trial = self._session.trial(tokens)
+        logits = self._session.read_all(tokens, keep)
+        events, taken, going = [], [0] * len(texts), list(range(len(texts)))
+        while going:
+            at, rows = taken[going[0]], [self._rows[place] for place in going]
+            self._gather(rows)
+            new = self._take(logits[going, at], rows, self._rules)
+            events += new
+            for place in going:
+                taken[place] += 1
+            going = [
+                place
+                for place, row, event in zip(going, rows, new, strict=True)
+                if not row.done and texts[place][at + 1 : at + 2] == (event.token,)
+            ]
+        trial.keep_first(torch.tensor(taken))
+        self._gather(self._rows)
         self._drop()
         return events
 
@@ -120,7 +164,7 @@ class DecodingBatch:
                 self._session.join(session)
             found.append(logits)
             self._rows += new
-            self._gather()
+            self._gather(self._rows)
         return torch.cat(found) if len(found) > 1 else found[0] if found else None
 
     def _open(self, new: list[DecodingRow]) -> tuple[Session, Float[Tensor, "B V"]]:
@@ -148,7 +192,11 @@ class DecodingBatch:
         self._session.select(rows)
         self._rules = self._rules.of(stay)
         self._seen = None if self._seen is None else self._seen[rows]
-        self._processed = self._changed_rows()
+        self._processed = _changed(self._rows)
+
+    @property
+    def _admissible(self) -> bool:
+        return bool(self._waiting) and (self._most_rows is None or len(self._rows) < self._most_rows)
 
     def _admit(self) -> list[DecodingRow]:
         waiting = [row for row in self._waiting if not row.done]
@@ -156,46 +204,51 @@ class DecodingBatch:
         self._waiting = waiting[room:]
         return waiting[:room]
 
-    def _gather(self) -> None:
-        """What the rows ask for, as columns; once for every row that joins, not for every token."""
-        asked = [row.request for row in self._rows]
+    def _gather(self, rows: Sequence[DecodingRow]) -> None:
+        """What rows ask for, as columns; without a draft once for every row that joins, not for every token."""
+        asked = [row.request for row in rows]
         names = ("temperature", "top_k", "top_p", "min_p")
         self._rules = Rules(*([getattr(request, name) for request in asked] for name in names))
-        self._seen, self._processed = None, self._changed_rows()
+        self._seen, self._processed = None, _changed(rows)
         if any(request.repetition_penalty != 1 for request in asked):
-            texts = [(*row.read, *row.tokens) for row in self._rows]
+            texts = [(*row.read, *row.tokens) for row in rows]
             longest = max(map(len, texts))
             full = [text + text[:1] * (longest - len(text)) for text in texts]  # to see a token twice changes nothing
             self._seen = torch.tensor(full, device=self._device)
 
-    def _changed_rows(self) -> list[tuple[int, Processors]]:
-        return [(place, row.processors) for place, row in enumerate(self._rows) if row.processors is not None]
-
-    def _constrain(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        """Logits after what the request and the model's configuration forbid or force."""
+    def _constrain(self, logits: Float[Tensor, "B V"], rows: Sequence[DecodingRow]) -> Float[Tensor, "B V"]:
+        """Logits after what the requests and the model's configuration forbid or force."""
         if self._seen is not None:
-            penalties = [row.request.repetition_penalty for row in self._rows]
+            penalties = [row.request.repetition_penalty for row in rows]
             logits = penalise(logits, self._seen, torch.tensor(penalties, device=logits.device))
         if self._processed:
             logits = logits.to(at_least_float32(logits.dtype), copy=True)  # in bfloat16 a small penalty would be lost
             for place, processors in self._processed:
                 processors.apply(logits[place])
-        return steer(logits, self._reader.forced.never, [row.forced for row in self._rows])
+        return steer(logits, self._reader.forced.never, [row.forced for row in rows])
 
-    def _log_probabilities(self, logits: Float[Tensor, "B V"], tokens: Int[Tensor, " B"]) -> list[tuple]:
-        """For each row the log-probability of its token, and the likeliest tokens with theirs; () where not asked."""
-        counts = [row.request.logprobs for row in self._rows]
-        if all(count is None for count in counts):
-            return [()] * len(counts)
-        total, most = log_total(logits)[:, None], max(count or 0 for count in counts)
-        own = (logits.gather(1, tokens[:, None]) - total)[:, 0].tolist()
-        likeliest: list[list[tuple[int, float]]] = [[] for _ in counts]
-        if most:
-            top = logits.topk(min(most, logits.shape[1]))
-            pairs = zip(top.indices.tolist(), (top.values - total).tolist(), strict=True)
-            likeliest = [list(zip(*pair, strict=True)) for pair in pairs]
-        rows = zip(own, likeliest, counts, strict=True)
-        return [() if count is None else (one, some[:count]) for one, some, count in rows]
+
+def _changed(rows: Sequence[DecodingRow]) -> list[tuple[int, Processors]]:
+    """The rows whose logits are changed before a token is chosen, by their places."""
+    return [(place, row.processors) for place, row in enumerate(rows) if row.processors is not None]
+
+
+def _log_probabilities(
+    logits: Float[Tensor, "B V"], tokens: Int[Tensor, " B"], rows: Sequence[DecodingRow]
+) -> list[tuple]:
+    """For each row the log-probability of its token, and the likeliest tokens with theirs; () where not asked."""
+    counts = [row.request.logprobs for row in rows]
+    if all(count is None for count in counts):
+        return [()] * len(counts)
+    total, most = log_total(logits)[:, None], max(count or 0 for count in counts)
+    own = (logits.gather(1, tokens[:, None]) - total)[:, 0].tolist()
+    likeliest: list[list[tuple[int, float]]] = [[] for _ in counts]
+    if most:
+        top = logits.topk(min(most, logits.shape[1]))
+        pairs = zip(top.indices.tolist(), (top.values - total).tolist(), strict=True)
+        likeliest = [list(zip(*pair, strict=True)) for pair in pairs]
+    found = zip(own, likeliest, counts, strict=True)
+    return [() if count is None else (one, some[:count]) for one, some, count in found]
 
 
 class BatchOptions(TypedDict, total=False):
@@ -207,6 +260,8 @@ class BatchOptions(TypedDict, total=False):
     past_length: PastLength
     rows: int | None
     ignore_defaults: bool
+    draft: Any
+    draft_tokens: int | None
 
 
 class DecodingOptions(RequestOptions, BatchOptions, total=False):

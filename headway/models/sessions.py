@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headway.models.compiled_steps import CompiledSteps
-from headway.nn.cache import BlockCache, TotalCache, WindowCache
+from headway.nn.cache import BlockCache, KVCache, TotalCache, WindowCache
 
 
 @runtime_checkable
@@ -97,6 +97,15 @@ class CachedSession:
                 return logits
         return self._model.logits(last_real(self._model.hidden_states(tokens, keep=keep, caches=self.caches), keep))
 
+    def trial(self, tokens: Int[Tensor, "B L"] | None = None) -> "Trial":
+        """Before tokens are read of which some may have to be forgotten again."""
+        return Trial(self, [cache.own.mark() for cache in self.caches if cache.own is not None], tokens)
+
+    @torch.inference_mode()
+    def read_all(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B L V"]:
+        """Take in tokens and return the logits after every one of them."""
+        return self._model.logits(self._model.hidden_states(tokens, keep=keep, caches=self.caches))
+
     def select(self, rows: Int[Tensor, " R"]) -> None:
         for cache in self.caches:
             for part in cache.parts:
@@ -109,6 +118,33 @@ class CachedSession:
         for ours, theirs in zip(self.caches, other.caches, strict=True):
             for mine, more in zip(ours.parts, theirs.parts, strict=True):
                 mine.join(more)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a session has read since a moment: in a `KVCache` any tokens, with other caches `tokens` in one read."""
+
+    session: CachedSession
+    marks: list[Any]
+    tokens: Int[Tensor, "B L"] | None = None
+
+    @torch.inference_mode()
+    def keep_first(self, counts: Int[Tensor, " B"]) -> None:
+        """Keep so many tokens of each row and forget the others.
+
+        Caches that do not hold every key go back to the moment, and what stays is read again.
+        """
+        own = [cache.own for cache in self.session.caches if cache.own is not None]
+        if all(type(cache) is KVCache for cache in own):
+            for cache, mark in zip(own, self.marks, strict=True):
+                cache.keep_first(mark, counts)  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        assert self.tokens is not None
+        for cache, mark in zip(own, self.marks, strict=True):
+            cache.rewind(mark)
+        most = int(counts.max())
+        keep = torch.arange(most, device=self.tokens.device) < counts[:, None].to(self.tokens.device)
+        self.session.read(self.tokens[:, :most], keep)
 
 
 def _slides(caches: list[BlockCache]) -> bool:

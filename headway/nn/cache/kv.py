@@ -197,6 +197,22 @@ class KVCache:
         vars(self).update(mark)
         self._foresee(self.columns)
 
+    def keep_first(self, mark: Any, counts: Int[Tensor, " B"]) -> None:
+        """Of the columns since a mark keep the first `counts` of each row, all of them real, and forget the others."""
+        at, most, before = mark["columns"], int(counts.max()), mark["_next"]
+        self.columns = at + most
+        if mark["_table"] is None and int(counts.min()) == most:
+            self._table, self._next = None, before.on(most)
+            return
+        self._tabulate()
+        assert self._table is not None
+        places, real = self._table
+        new, counts = torch.arange(most, device=places.device), counts.to(places.device)
+        now = before.now.to(places.device).expand(self.rows)
+        places[:, at : self.columns], real[:, at : self.columns] = now[:, None] + new, new < counts[:, None]
+        self._next = NextPositions(now + counts)
+        self._foresee(self.columns)
+
 
 class CrossCache(KVCache):
     """Keys and values of a source that does not change: projected once."""
