@@ -137,6 +137,10 @@ class MaskedConfig(ModelConfig):
     embedding_norm: bool = True  # of what enters the stack
     pooler: bool = True
     pooler_activation: str = "tanh"
+    pooler_over: Literal["first", "mean"] = "first"  # the first token's vector, or the mean of all
+    pooler_bias: bool = True  # also of the masked-word head's map
+    pooler_norm: bool = False
+    pooler_tokens: bool = False  # whether heads of tokens read the pooler's map of each token
     words: bool = False
     own_word_activation: str | None = Field(default=None, alias="word_activation")  # None: that of the feed-forward
     adjacent: bool = False
@@ -171,6 +175,8 @@ class MaskedConfig(ModelConfig):
             raise ValueError("a masked-word model reads no source: cross-attention belongs to an encoder-decoder")
         if not self.pooler and (self.adjacent or self.inverted or self.inference or self.classes):
             raise ValueError("heads that judge sentences and the classifier read the pooled vector: need pooler=True")
+        if self.pooler_tokens and not self.pooler and (self.token_classes or self.answers):
+            raise ValueError("pooler_tokens=True: heads of tokens read the pooler's map, so they need pooler=True")
         for classes, labels in (
             (self.classes, self.labels), (self.inference, self.inference_labels),
             (self.token_classes, self.token_labels),

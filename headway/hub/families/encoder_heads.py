@@ -32,20 +32,26 @@ def has(names: frozenset[str], prefix: str) -> bool:
     return any(name.startswith(prefix) for name in names)
 
 
-def read_heads(stem: str, config: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """The classifier of texts or of tokens, and the head for answers, as options of a configuration."""
+def read_heads(
+    stem: str, config: Mapping[str, Any], names: frozenset[str], *, answers: str = "qa_outputs."
+) -> dict[str, Any]:
+    """The classifier of texts or of tokens, and the head for answers, as options of a configuration.
+
+    `answers` is how the names of the latter begin; ModernBERT calls it the classifier, too.
+    """
     promised, classifier = architecture_of(config), has(names, "classifier.")
-    if classifier and promised not in ("", stem + TEXT, stem + TOKENS):
-        raise ValueError(
-            f"headway does not read the classifier of a {promised}, only of {stem}{TEXT} and {stem}{TOKENS}"
-        )
+    known = [stem + TEXT, stem + TOKENS, *([stem + ANSWERS] if answers == "classifier." else [])]
+    if classifier and promised not in ("", *known):
+        raise ValueError(f"headway does not read the classifier of a {promised}, only of {' and '.join(known)}")
+    if promised == stem + ANSWERS:
+        return {"answers": True}
     found: dict[str, Any] = {}
     if promised == stem + TOKENS:
         classes, labels = labels_of(config)
         found |= {"token_classes": classes, "token_labels": labels}
     elif classifier or promised == stem + TEXT:
         found |= read_classes(config)
-    return found | ({"answers": True} if promised == stem + ANSWERS or has(names, "qa_outputs.") else {})
+    return found | ({"answers": True} if answers != "classifier." and has(names, answers) else {})
 
 
 def read_classes(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,10 +74,10 @@ def _problem(config: Mapping[str, Any], classes: int) -> str:
     return "regression" if curve == IDENTITY else "multi_label_classification"
 
 
-def head_rows(config: MaskedConfig, text: Table) -> Table:
+def head_rows(config: MaskedConfig, text: Table, answers: Table = ANSWER_HEAD) -> Table:
     """The rows of the heads that `read_heads` found; `text` are those of the classifier of texts."""
     found = text if config.classes else TOKEN_HEAD if config.token_classes else []
-    return [*found, *(ANSWER_HEAD if config.answers else [])]
+    return [*found, *(answers if config.answers else [])]
 
 
 def architecture(stem: str, config: MaskedConfig, otherwise: str) -> str:
