@@ -206,7 +206,7 @@ def test_no_file_asks_which_mechanism_it_is() -> None:
 # damaged and hostile files, compiled kernels, quantised weights and GGUF, the bench of peers (45 files, 6,000 lines);
 # chat templates, hub ids, constrained output and speculation (10 files, 2,000 lines); ten more decoders and classifiers
 # on them (8 files, 2,000 lines).
-BUDGETS = {"files": (453, 390), "lines": (67_500, 45_000), "modules with one importer": (76, 60)}
+BUDGETS = {"files": (457, 390), "lines": (68_100, 45_000), "modules with one importer": (76, 60)}
 # Module names that nobody searches for: past participles, and words with a private meaning.
 UNSEARCHABLE = {
     "asked", "found", "held", "looked", "told", "said", "seen", "opened", "given", "wanted", "known", "scene",

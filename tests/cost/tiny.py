@@ -19,7 +19,7 @@ from headway.config import (
 )
 from headway.config.clip import ClipConfig
 from headway.config.layers import QKNorm, VectorsConfig
-from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
+from headway.config.text import ClassifierConfig, DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
 from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
@@ -122,6 +122,7 @@ MODELS: dict[str, Frozen] = {
     ),
     # As DINOv2: learned scales, positions of a larger image, a classifier that reads a mean beside the class token.
     "dinov2": vit_tiny(table_image=25).replace(pooling="class_mean").replace("stack.block", layer_scale=0.1),
+    "classifier": ClassifierConfig.on(language(), classes=5),
 }  # fmt: skip
 
 
