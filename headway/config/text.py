@@ -66,7 +66,7 @@ class LanguageConfig(DecoderConfig):
 
     module = "headway.models.language:Language"
     writes = True
-    tasks = ("language", "instruct")
+    tasks = ("language", "instruct", "classify")
     measures = ("language",)
 
     kind: Literal["language"] = "language"
@@ -104,6 +104,48 @@ class ModuleConfig(ModelConfig):
 
 # What the numbers of a classifier mean: one class of several (softmax), several at once (sigmoid), or plain values.
 Outcome = Literal["one", "several", "value"]
+
+
+class ClassifierConfig(DecoderConfig):
+    """A decoder that says of each text which class it has, by the vector of its last token (Radford et al. 2018).
+
+    logits = h_last Wᵀ
+    """
+
+    module = "headway.models.classifier:DecoderClassifier"
+    tasks = ("classify",)
+    measures = ("classify",)
+
+    kind: Literal["classifier"] = "classifier"
+    classes: Size
+    labels: tuple[str, ...] = ()  # names of the classes; none, or one each
+    outcome: Outcome = "one"
+
+    @model_validator(mode="after")
+    def _named(self) -> "ClassifierConfig":
+        if self.labels and len(self.labels) != self.classes:
+            raise ValueError(f"{self.classes} classes have {self.classes} labels, not {len(self.labels)}")
+        return self
+
+    def label(self, index: int) -> str:
+        """What a class is called; its number where nobody named it."""
+        return self.labels[index] if self.labels else str(index)
+
+    @classmethod
+    def on(cls, decoder: DecoderConfig, **head: Any) -> "ClassifierConfig":
+        """A classifier on the layers of another decoder."""
+        return cls(**{**_shared(decoder), **head})
+
+    @property
+    def language(self) -> LanguageConfig:
+        """A language model with the same layers."""
+        return LanguageConfig(**_shared(self))
+
+
+def _shared(decoder: DecoderConfig) -> dict[str, Any]:
+    """What every decoder has."""
+    names = {field.alias or name: name for name, field in DecoderConfig.model_fields.items()}
+    return {alias: getattr(decoder, name) for alias, name in names.items()}
 
 
 class MaskedConfig(ModelConfig):

@@ -19,7 +19,7 @@ from headway.config import (
 )
 from headway.config.clip import ClipConfig
 from headway.config.layers import QKNorm, VectorsConfig
-from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
+from headway.config.text import ClassifierConfig, DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
 from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
 from headway.presets.encoders import distilbert, electra, modernbert, mpnet
@@ -129,6 +129,7 @@ MODELS: dict[str, Frozen] = {
     "mpnet-tokens": mpnet(**ENCODER, token_classes=5),
     "modernbert": modernbert(**ENCODER, windows=(None, 3, None, 3), classes=5, pooler_over="mean"),
     "distilbert-answers": distilbert(**ENCODER, answers=True),
+    "classifier": ClassifierConfig.on(language(), classes=5),
 }  # fmt: skip
 
 

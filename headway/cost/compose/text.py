@@ -1,10 +1,10 @@
-"""Prices of models that read one text: language, masked, sentence, vectors."""
+"""Prices of models that read one text: language, classifier, masked, sentence, vectors."""
 
 from dataclasses import replace
 
 from headway.config import LanguageConfig
 from headway.config.layers import VectorsConfig
-from headway.config.text import DecoderConfig, MaskedConfig, SentenceConfig
+from headway.config.text import ClassifierConfig, DecoderConfig, MaskedConfig, SentenceConfig
 from headway.cost.compose.layers import check_known, entering, leaving, stack_part
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
@@ -27,6 +27,16 @@ def language(c: LanguageConfig, setting: Setting) -> Part:
         leaf("head", linear_price(asked, c.embedding_width, c.vocabulary, bias=False, own=not c.tied)),
         leaf("head_softcap", scale_price(asked * c.vocabulary, flops=3)) if c.logit_softcap is not None else None,
         leaf("loss", loss_price(asked, c.vocabulary)) if setting.training else None,
+    )
+
+
+def classifier(c: ClassifierConfig, setting: Setting) -> Part:
+    """Embed, stack, and the head on one vector of each text; while training the loss too."""
+    return series(
+        "",
+        decoder(c, setting),
+        leaf("class_head", linear_price(setting.batch, c.embedding_width, c.classes, bias=False)),
+        leaf("loss", loss_price(setting.batch, c.classes)) if setting.training else None,
     )
 
 
