@@ -90,6 +90,14 @@ def _some(keep: Tensor | None) -> Tensor | None:
     return None if keep is None or bool(keep.all()) else keep
 
 
+def _classifier(config: Any) -> Adapter:
+    alike = config.stack.longest_alike or config.length
+    return Adapter(
+        vocabulary=config.vocabulary, longest=min(config.length, alike), causal=False, call=_read,
+        takes=frozenset({"keep", "positions"}), rebuild=_rebuild(config),
+    )  # fmt: skip
+
+
 def _masked(config: Any) -> Adapter:
     return Adapter(
         vocabulary=config.vocabulary, longest=config.length, causal=False, call=_read,
@@ -198,6 +206,6 @@ def _module(config: Any) -> Adapter:
 
 
 MAKERS: dict[str, Callable[[Any], Adapter]] = {
-    "language": _language, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq, "recurrent": _recurrent,
-    "vision": _vision, "clip": _clip, "davit": _vision, "vectors": _vectors, "module": _module,
+    "language": _language, "classifier": _classifier, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq,
+    "recurrent": _recurrent, "vision": _vision, "clip": _clip, "davit": _vision, "vectors": _vectors, "module": _module,
 }  # fmt: skip

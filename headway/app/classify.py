@@ -25,6 +25,7 @@ SPANS = ("entities", "answers")  # what parts of a text a model may find
 Classes = list[tuple[str, float]]
 Result = Classes | list[Span]
 PICTURES = kinds_where(lambda config: config.reads == "images")  # kinds of models that look at pictures
+TEXTS = kinds_where(lambda config: "classify" in config.measures)  # and at texts
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Classifier:
     @classmethod
     def made(cls, model: Any, tokenizer: Tokenizer | None, name: str, *, cut: bool = False) -> "Classifier":
         kind = model.config.kind
-        if kind not in ("masked", *PICTURES) or not (model.config.classes or _finds(model.config)):
+        if kind not in (*TEXTS, *PICTURES) or not (model.config.classes or _finds(model.config)):
             raise ValueError(f"{name} holds a {kind} model without a classifier, so it knows no classes")
-        if kind == "masked" and tokenizer is None:
+        if kind in TEXTS and tokenizer is None:
             raise ValueError(f"{name} has no tokenizer (tokenizer.json or vocab.txt), so it cannot read text")
         return cls(model, tokenizer, cut)
 

@@ -116,6 +116,8 @@ def generate(
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
     weights: Weights = None,
     adapter: str | None = None,
+    draft: str | None = None,
+    draft_tokens: int | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     force: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -133,6 +135,7 @@ def generate(
         headway generate gpt2/ --prompt Yes --prompt No --temperature 0.8 --n 3
         headway generate HuggingFaceTB/SmolLM2-135M-Instruct --chat
         headway generate models/smollm2 --adapter runs/tuned --prompt "Hello"
+        headway generate models/smollm2 --prompt "$(cat letter.txt)" --draft prompt
         echo "Guten Morgen" | headway generate opus-mt-de-en/ --beam 4 --json
 
     Parameters
@@ -156,16 +159,25 @@ def generate(
         Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
     adapter
         Add an adapter to the weights: a run with lora.rank, or a directory in the layout of the library peft.
+    draft
+        What proposes tokens that the model then reads at once: `prompt` (what followed in the text before), or a smaller
+        model with the same vocabulary. The text stays the same; where proposals are right it comes sooner.
+    draft_tokens
+        Tokens that the draft proposes at a time, at most; 8 by default.
     json
         One list with texts, tokens and why each ended, at the end.
     force
         Try sizes that are refused because this machine cannot hold them, or nobody could wait for them.
     """
     _check(choosing, chatting, prompt, beam, n, json=json)
+    if beam is not None and (draft is not None or draft_tokens is not None):
+        raise ValueError("--beam searches without proposals: leave out --draft and --draft-tokens")
     from headway.decoding.beam import Beams  # torch takes seconds to import
 
     Beams(alpha=length_penalty)  # refused without a beam, too
-    options = {"past_length": past_length, "ignore_defaults": ignore_defaults}
+    options: dict[str, Any] = {"past_length": past_length, "ignore_defaults": ignore_defaults}
+    if beam is None:
+        options |= {"draft": draft, "draft_tokens": draft_tokens}
     load = partial(load_model, directory, dtype, weights, beam, _generates, adapter)
     if chatting.chat and prompt is None and chatting.messages is None and not json and sys.stdin and sys.stdin.isatty():
         return _talk(load, chatting.system, choosing.options(), options)
@@ -239,7 +251,7 @@ def spoken(error: ValueError) -> str:
     if isinstance(error, NonFiniteLogits):
         return str(error).replace(f"request {error.request}", f"prompt {error.request + 1}")
     text = re.sub(r"^Request cannot take (\w+)=", lambda found: f"{_option(found[1])} cannot be ", str(error))
-    names = "max_new_tokens|min_new_tokens|past_length"
+    names = "max_new_tokens|min_new_tokens|past_length|draft_tokens|draft"
     return re.sub(rf'\b({names})="?(\w+)"?', lambda found: f"{_option(found[1])} {found[2]}", text)
 
 

@@ -95,6 +95,8 @@ _ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--messages",): "chat-file conversation-file",
     ("--ignore-defaults",): "no-generation-config ignore-generation-config",
     ("--prompt",): "text input",
+    ("--draft",): "assistant-model model-draft draft-model speculative prompt-lookup speculative-model",
+    ("--draft-tokens",): "prompt-lookup-num-tokens num-assistant-tokens num-speculative-tokens draft-max",
     ("--parallel.kind",): "ddp fsdp strategy distributed",
     ("--parallel.tensor",): "tp tensor-parallel tensor-parallel-size",
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 >>> read_model('{"kind": "sentense"}')
 Traceback (most recent call last):
-ValueError: there is no model of kind 'sentense' (did you mean sentence?); there are language, masked, sentence, seq2seq, vision, clip, davit, recurrent, vectors, module
+ValueError: there is no model of kind 'sentense' (did you mean sentence?); there are language, classifier, masked, sentence, seq2seq, vision, clip, davit, recurrent, vectors, module
 """  # noqa: E501 a doctest's line is as long as the sentence
 
 from collections.abc import Callable, Mapping
@@ -19,6 +19,7 @@ from headway.config.read_file import parse_json, read_json
 # Kind of configuration -> its class.
 CONFIGS = {
     "language": "headway.config.text:LanguageConfig",
+    "classifier": "headway.config.text:ClassifierConfig",
     "masked": "headway.config.text:MaskedConfig",
     "sentence": "headway.config.text:SentenceConfig",
     "seq2seq": "headway.config.text:Seq2SeqConfig",

@@ -242,6 +242,7 @@ class BlockConfig(Frozen):
     parallel: attention and feed-forward read the same vectors, and the sum gets both (GPT-J; GPT-NeoX,
     arXiv:2204.06745). residual_scale: what a branch gives is multiplied by it before the sum (Granite).
     layer_scale: and by learned numbers, one a channel, that begin at this value (LayerScale, arXiv:2103.17239).
+    first_norm: False leaves out the norm before the attention, for what has a norm already (ModernBERT's first layer).
     """
 
     attention: AttentionConfig
@@ -249,6 +250,7 @@ class BlockConfig(Frozen):
     feedforward: FeedForwardConfig | None = None
     norm: str = "layer"
     order: Order = "pre"
+    first_norm: bool = True
     eps: float = 1e-5
     residual: bool = True
     parallel: bool = False
@@ -274,6 +276,10 @@ class BlockConfig(Frozen):
             raise ValueError(f"residual_scale={self.residual_scale:g} is of what is added to a residual: residual=True")
         if self.layer_scale is not None and not self.residual:
             raise ValueError(f"layer_scale={self.layer_scale:g} is of what is added to a residual: residual=True")
+        if not self.first_norm and self.order != "pre":
+            raise ValueError(
+                f"first_norm=False leaves out a norm before the attention: order is 'pre', not {self.order!r}"
+            )
         if self.cross is not None and self.cross.rotary is not None:
             raise ValueError(
                 "a block does not know where its source's tokens stand: rotary cross-attention is for Attention"

@@ -66,7 +66,7 @@ class LanguageConfig(DecoderConfig):
 
     module = "headway.models.language:Language"
     writes = True
-    tasks = ("language", "instruct")
+    tasks = ("language", "instruct", "classify")
     measures = ("language",)
 
     kind: Literal["language"] = "language"
@@ -106,6 +106,48 @@ class ModuleConfig(ModelConfig):
 Outcome = Literal["one", "several", "value"]
 
 
+class ClassifierConfig(DecoderConfig):
+    """A decoder that says of each text which class it has, by the vector of its last token (Radford et al. 2018).
+
+    logits = h_last Wᵀ
+    """
+
+    module = "headway.models.classifier:DecoderClassifier"
+    tasks = ("classify",)
+    measures = ("classify",)
+
+    kind: Literal["classifier"] = "classifier"
+    classes: Size
+    labels: tuple[str, ...] = ()  # names of the classes; none, or one each
+    outcome: Outcome = "one"
+
+    @model_validator(mode="after")
+    def _named(self) -> "ClassifierConfig":
+        if self.labels and len(self.labels) != self.classes:
+            raise ValueError(f"{self.classes} classes have {self.classes} labels, not {len(self.labels)}")
+        return self
+
+    def label(self, index: int) -> str:
+        """What a class is called; its number where nobody named it."""
+        return self.labels[index] if self.labels else str(index)
+
+    @classmethod
+    def on(cls, decoder: DecoderConfig, **head: Any) -> "ClassifierConfig":
+        """A classifier on the layers of another decoder."""
+        return cls(**{**_shared(decoder), **head})
+
+    @property
+    def language(self) -> LanguageConfig:
+        """A language model with the same layers."""
+        return LanguageConfig(**_shared(self))
+
+
+def _shared(decoder: DecoderConfig) -> dict[str, Any]:
+    """What every decoder has."""
+    names = {field.alias or name: name for name, field in DecoderConfig.model_fields.items()}
+    return {alias: getattr(decoder, name) for alias, name in names.items()}
+
+
 class MaskedConfig(ModelConfig):
     """BERT (arXiv:1810.04805): word, position and sentence embeddings, a norm, a stack that looks both ways, heads.
 
@@ -137,6 +179,10 @@ class MaskedConfig(ModelConfig):
     embedding_norm: bool = True  # of what enters the stack
     pooler: bool = True
     pooler_activation: str = "tanh"
+    pooler_over: Literal["first", "mean"] = "first"  # the first token's vector, or the mean of all
+    pooler_bias: bool = True  # also of the masked-word head's map
+    pooler_norm: bool = False
+    pooler_tokens: bool = False  # whether heads of tokens read the pooler's map of each token
     words: bool = False
     own_word_activation: str | None = Field(default=None, alias="word_activation")  # None: that of the feed-forward
     adjacent: bool = False
@@ -171,6 +217,8 @@ class MaskedConfig(ModelConfig):
             raise ValueError("a masked-word model reads no source: cross-attention belongs to an encoder-decoder")
         if not self.pooler and (self.adjacent or self.inverted or self.inference or self.classes):
             raise ValueError("heads that judge sentences and the classifier read the pooled vector: need pooler=True")
+        if self.pooler_tokens and not self.pooler and (self.token_classes or self.answers):
+            raise ValueError("pooler_tokens=True: heads of tokens read the pooler's map, so they need pooler=True")
         for classes, labels in (
             (self.classes, self.labels), (self.inference, self.inference_labels),
             (self.token_classes, self.token_labels),

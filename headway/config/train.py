@@ -137,7 +137,7 @@ class ModelChoice(_Documented):
     positions: str | None = None
     """Positions: learned, sinusoidal, rotary, alibi, relative, clipped or none; by default the architecture's."""
     norm: str | None = None
-    """Norm: layer, rms, rms_zero_centered, batch or none; by default the architecture's."""
+    """Norm: layer, layer_unbiased, rms, rms_zero_centered, batch or none; by default the architecture's."""
     order: Literal["pre", "post", "res_post", "sandwich", "none"] | None = None
     """Where the norms stand: before a branch, after its sum, on what it gives, before and on it, or nowhere."""
     qk_norm: Literal["head", "all"] | None = None

@@ -9,7 +9,6 @@ from headway.config import (
     DaViTConfig,
     Extent,
     Frozen,
-    LanguageConfig,
     MaskedConfig,
     RecurrentConfig,
     SentenceConfig,
@@ -23,6 +22,7 @@ from headway.config.base import sides
 from headway.config.clip import ClipConfig
 from headway.config.layers import stacks_of
 from headway.config.model import ModelConfig
+from headway.config.text import DecoderConfig
 from headway.cost.setting import BYTES, Setting
 from headway.ops.attention import record_of
 from headway.ops.mask import Mask
@@ -70,7 +70,7 @@ def default_length(config: Frozen) -> int:
         return fixed
     if isinstance(config, SentenceConfig):
         return config.limit
-    if isinstance(config, LanguageConfig | MaskedConfig | Seq2SeqConfig | VectorsConfig | ClipConfig):
+    if isinstance(config, DecoderConfig | MaskedConfig | Seq2SeqConfig | VectorsConfig | ClipConfig):
         return config.length or UNLIMITED
     if isinstance(config, RecurrentConfig):
         return RECURRENT
@@ -116,7 +116,7 @@ def position_rows(config: Frozen) -> int | None:
         return config.encoder.length
     if isinstance(config, MaskedConfig | ClipConfig):
         return config.length
-    if isinstance(config, LanguageConfig | Seq2SeqConfig) and config.positions == "learned":
+    if isinstance(config, DecoderConfig | Seq2SeqConfig) and config.positions == "learned":
         return config.length
     return None
 

@@ -24,6 +24,7 @@ from headway.config import (
     VectorsConfig,
     VisionConfig,
 )
+from headway.config.text import ClassifierConfig, DecoderConfig
 
 MEANINGS = {
     "B": "batch", "L": "length", "M": "length of the source", "N": "layers", "D": "width", "H": "heads",
@@ -105,7 +106,11 @@ def _vectors(c: VectorsConfig, letters: Symbols) -> dict[str, Any]:
     return _parts(c, letters, "stack")
 
 
-def _language(c: LanguageConfig, letters: Symbols) -> dict[str, Any]:
+def _classifier(c: ClassifierConfig, letters: Symbols) -> dict[str, Any]:
+    return _language(c, letters) | {"classes": letters.of("C", c.classes)}
+
+
+def _language(c: DecoderConfig, letters: Symbols) -> dict[str, Any]:
     found = _parts(c, letters, "stack") | {"vocabulary": letters.of("V", c.vocabulary)} | _table(c, letters)
     return found if c.own_embedding_width is None else found | {"embedding_width": letters.of("D", c.embedding_width)}
 
@@ -140,7 +145,7 @@ def _vision(c: VisionConfig, letters: Symbols) -> dict[str, Any]:
     return _parts(c, letters, "stack") | classes
 
 
-def _table(c: LanguageConfig | Seq2SeqConfig, letters: Symbols) -> dict[str, Any]:
+def _table(c: DecoderConfig | Seq2SeqConfig, letters: Symbols) -> dict[str, Any]:
     learned = c.positions == "learned" and c.length is not None
     return {"length": letters.of("T", c.length)} if learned else {}  # pyright: ignore
 
@@ -157,6 +162,7 @@ _MADE: dict[type[Frozen], Any] = {
     StackConfig: _stack,
     VectorsConfig: _vectors,
     LanguageConfig: _language,
+    ClassifierConfig: _classifier,
     MaskedConfig: _masked,
     SentenceConfig: _sentence,
     Seq2SeqConfig: _seq2seq,

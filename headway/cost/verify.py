@@ -54,7 +54,7 @@ def real_inputs(config: Any, setting: Setting, *, seed: int = 0) -> tuple[Tensor
         return images, tokens(setting.length, config.vocabulary)
     if kind == "vectors":
         return (torch.randn(batch, setting.length, config.width, generator=draw).to(dtype),)
-    if kind in ("language", "masked", "sentence"):
+    if kind in ("language", "classifier", "masked", "sentence"):
         return (tokens(setting.length, config.encoder.vocabulary if kind == "sentence" else config.vocabulary),)
     raise ValueError(f"what a {kind} model reads is not known")
 

@@ -189,7 +189,8 @@ def _dress(engine: Engine, config: TokenizerConfig, special: dict[str, str]) -> 
 
 def _post_process(engine: Engine, special: dict[str, str], task: Task) -> None:
     """[CLS] a [SEP] b [SEP] for those who read whole texts, a and its end for those who translate."""
-    single, pair = {"language": ("", ""), "seq2seq": ("$A {end}", "$A {end} $B:1 {end}:1")}.get(
+    continues = dict.fromkeys(("language", "instruct"), ("", ""))
+    single, pair = {**continues, "seq2seq": ("$A {end}", "$A {end} $B:1 {end}:1")}.get(
         task, ("{begin} $A {end}", "{begin} $A {end} $B:1 {end}:1")
     )
     if not single:

@@ -39,6 +39,7 @@ FAMILIES = {
     "distilbert": "headway.hub.families.distilbert",
     "electra": "headway.hub.families.electra",
     "mpnet": "headway.hub.families.mpnet",
+    "modernbert": "headway.hub.families.modernbert",
     "t5": "headway.hub.families.t5",
     "mt5": "headway.hub.families.t5",
     "bart": "headway.hub.families.bart",

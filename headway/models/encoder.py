@@ -44,7 +44,8 @@ class Masked(Model):
         self.project = nn.Linear(narrow, block.width) if narrow != block.width else None
         self.stack = Stack(c.stack)
         width = block.output_width
-        self.pooler = nn.Linear(width, width) if c.pooler else None
+        self.pooler = nn.Linear(width, width, bias=c.pooler_bias) if c.pooler else None
+        self.pooler_norm = make_norm(block.norm, width, eps=c.eps) if c.pooler and c.pooler_norm else None
         self._pooler_activation = find_activation(c.pooler_activation)
         self.word_head = WordHead(c) if c.words else None
         self.adjacent_head = nn.Linear(width, 2) if c.adjacent else None
@@ -113,8 +114,18 @@ class Masked(Model):
         return x if self.project is None else self.project(x)
 
     def pooled(self, hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B D"]:
-        """tanh (or another curve) of a linear map of each row's vector at its first real token."""
-        return self._pooler_activation(_present(self.pooler, "pooler", "pooler=True")(first_real(hidden, keep)))
+        """tanh (or another curve) of a linear map of each row's vector at its first real token, or of their mean."""
+        _present(self.pooler, "pooler", "pooler=True")
+        return self._map(first_real(hidden, keep) if self.config.pooler_over == "first" else mean_real(hidden, keep))
+
+    def _map(self, x: Float[Tensor, "*b D"]) -> Float[Tensor, "*b D"]:
+        """What the pooler makes of a vector."""
+        x = self._pooler_activation(_present(self.pooler, "pooler", "pooler=True")(x))
+        return x if self.pooler_norm is None else self.pooler_norm(x)
+
+    def _of_tokens(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
+        """What heads of tokens read."""
+        return self._map(hidden) if self.config.pooler_tokens else hidden
 
     def words(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:
         """The logits of the word at each place; the output map is the embedding itself."""
@@ -144,11 +155,13 @@ class Masked(Model):
 
     def classify_tokens(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L C"]:
         """The logits of the classes of each token."""
-        return _present(self.token_head, "classifier of tokens", "token_classes=2, or more")(self.dropout(hidden))
+        return _present(self.token_head, "classifier of tokens", "token_classes=2, or more")(
+            self.dropout(self._of_tokens(hidden))
+        )
 
     def answers(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L 2"]:
         """The logits of: an answer begins at this token; it ends there."""
-        return _present(self.answer_head, "head for answers", "answers=True")(hidden)
+        return _present(self.answer_head, "head for answers", "answers=True")(self._of_tokens(hidden))
 
     def replaced(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L 1"]:
         """The logit of: this token stands in the place of another."""
@@ -242,7 +255,7 @@ class WordHead(nn.Module):
         super().__init__()
         block = config.stack.block
         self._act = find_activation(config.word_activation)
-        self.dense = nn.Linear(block.output_width, config.embedding_width)
+        self.dense = nn.Linear(block.output_width, config.embedding_width, bias=config.pooler_bias)
         self.norm = make_norm(block.norm, config.embedding_width, eps=config.eps)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
 
@@ -274,6 +287,15 @@ def first_real(hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None)
     if readable(keep) and not bool(keep.any(-1).all()):
         raise ValueError("a row of nothing but padding has no first token: leave it out of the batch")
     return hidden[torch.arange(len(hidden), device=hidden.device), keep.int().argmax(-1)]
+
+
+def mean_real(hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B D"]:
+    """The mean of each row's vectors at its real tokens."""
+    if keep is None:
+        return hidden.mean(1)
+    if readable(keep) and not bool(keep.any(-1).all()):
+        raise ValueError("a row of nothing but padding has no mean: leave it out of the batch")
+    return hidden.masked_fill(~keep[..., None], 0.0).sum(1) / keep.sum(1, keepdim=True)
 
 
 def _present(head: nn.Module | None, name: str, option: str) -> nn.Module:

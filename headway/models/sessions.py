@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headway.models.compiled_steps import CompiledSteps
 from headway.nn.cache import BlockCache, KVCache, TotalCache, WindowCache
+from headway.ops.values import readable
 
 
 @runtime_checkable
@@ -48,9 +49,10 @@ class Session(Protocol):
 
 def last_real(hidden: Float[Tensor, "B L D"], keep: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B D"]:
     """Each row's vector at its last real token."""
-    if keep is None or bool(keep[:, -1].all()):
+    known = keep is not None and readable(keep)
+    if keep is None or (known and bool(keep[:, -1].all())):
         return hidden[:, -1]
-    if not bool(keep.any(-1).all()):
+    if known and not bool(keep.any(-1).all()):
         raise ValueError("a row of nothing but padding has no last token: leave it out of the batch")
     last = keep.shape[1] - 1 - keep.flip(1).int().argmax(-1)
     return hidden[torch.arange(len(hidden), device=hidden.device), last]

@@ -92,7 +92,7 @@ class Block(nn.Module):
         self.pre, self.post, self.residual = c.order in ("pre", "sandwich"), c.order == "post", c.residual
         self.parallel, self.residual_scale = c.parallel, None if c.residual_scale == 1.0 else c.residual_scale
         self.attention = Attention(c.attention, cross=False)
-        self.attention_norm = self._norm(c.attention.width, c.attention.output_width)
+        self.attention_norm = self._norm(c.attention.width, c.attention.output_width) if c.first_norm else nn.Identity()
         self.attention_out_norm = self._out_norm(c.attention.output_width)
         self.attention_scale = self._scale(c.attention.output_width)
         self.cross = None if c.cross is None else Attention(c.cross, cross=True)

@@ -47,6 +47,13 @@ class LayerNorm(nn.Module):
         return f"{len(self.weight)}, eps={self.eps}, bias={self.bias is not None}"
 
 
+class UnbiasedLayerNorm(LayerNorm):
+    """A layer norm without a bias (ModernBERT, arXiv:2412.13663)."""
+
+    def __init__(self, width: int, *, eps: float = 1e-5) -> None:
+        super().__init__(width, eps=eps, bias=False)
+
+
 class RMSNorm(nn.Module):
     """Each row by its own root mean square (arXiv:1910.07467)."""
 
@@ -133,7 +140,8 @@ class BatchNorm(nn.Module):
 
 
 NORMS: dict[str, type[nn.Module]] = {
-    "layer": LayerNorm, "rms": RMSNorm, "rms_zero_centered": ZeroCenteredRMSNorm, "batch": BatchNorm,
+    "layer": LayerNorm, "layer_unbiased": UnbiasedLayerNorm, "rms": RMSNorm, "rms_zero_centered": ZeroCenteredRMSNorm,
+    "batch": BatchNorm,
 }  # fmt: skip
 
 

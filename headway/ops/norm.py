@@ -127,9 +127,9 @@ def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if tensor is None else tensor.to(dtype)
 
 
-# FLOPs an entry. layer: sum, subtract, square, sum, multiply, γ, β; rms: square, sum, multiply, γ. The few of a whole
-# row (mean, root) and of the weights (1 + offset) are left out.
-FLOPS = {"layer": 7, "rms": 4, "rms_zero_centered": 4, "batch": 7, "none": 0}
+# FLOPs an entry. layer: sum, subtract, square, sum, multiply, γ, β (unbiased: no β); rms: square, sum, multiply, γ. The
+# few of a whole row (mean, root) and of the weights (1 + offset) are left out.
+FLOPS = {"layer": 7, "layer_unbiased": 6, "rms": 4, "rms_zero_centered": 4, "batch": 7, "none": 0}
 RECORDED = 4  # of a batch norm in use, whose moments are a record: subtract, multiply, γ, β
 
 
@@ -145,7 +145,7 @@ def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ..
         return ()
     if kind.startswith("rms"):
         return (Each(1), Sum(terms, over), Each(5))
-    return (Sum(terms, over), Each(3), Sum(terms, over), Each(6))
+    return (Sum(terms, over), Each(3), Sum(terms, over), Each(5 if kind == "layer_unbiased" else 6))
 
 
 def _known(kind: str) -> None:

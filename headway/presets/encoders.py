@@ -2,14 +2,15 @@
 
 RoBERTa: Liu et al. 2019, arXiv:1907.11692. XLM-RoBERTa: Conneau et al. 2019, arXiv:1911.02116. DistilBERT: Sanh et al.
 2019, arXiv:1910.01108. ELECTRA: Clark et al. 2020, arXiv:2003.10555 (its discriminators). MPNet: Song et al. 2020,
-arXiv:2004.09297.
+arXiv:2004.09297. ModernBERT: Warner et al. 2024, arXiv:2412.13663.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from headway.config import Relative, Special
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Relative, Rotary, Special, StackConfig
+from headway.config.spec import read_spec
 from headway.config.text import MaskedConfig
 from headway.presets.bert import bert
 
@@ -68,6 +69,52 @@ def mpnet(**options: Any) -> MaskedConfig:
     return roberta(**usual | options).replace("stack", bias=Relative(buckets=BUCKETS))
 
 
+def modernbert(
+    *,
+    width: int,
+    heads: int,
+    layers: int,
+    hidden: int,
+    windows: Sequence[int | None] | None = None,
+    bases: tuple[float, float] = (160000.0, 10000.0),
+    activation: str = "gelu",
+    bias: bool = False,
+    hidden_bias: bool = False,
+    norm: str = "layer_unbiased",
+    eps: float = 1e-5,
+    **options: Any,
+) -> MaskedConfig:
+    """A ModernBERT of any size: norms before each branch, gated feed-forwards, rotary positions, no biases.
+
+    `windows` says of each layer how far it sees (window - 1 tokens to each side; None: all), by default all in every
+    third layer and 64 in the others; the rotary base is the first of `bases` where it sees all, else the second. The
+    first layer has no norm before its attention: the embedding ends in one.
+
+    >>> modernbert(width=768, heads=12, layers=22, hidden=1152).stack.blocks[1].attention.mechanism.window
+    65
+    """
+    seen = [None if layer % 3 == 0 else 65 for layer in range(layers)] if windows is None else list(windows)
+    feedforward = FeedForwardConfig(hidden=hidden, activation=activation, gated=True, bias=hidden_bias)
+
+    def block(layer: int, window: int | None) -> BlockConfig:
+        attention = AttentionConfig(
+            width=width, heads=heads, bias=bias, output_bias=bias, rotary=Rotary(base=bases[window is not None]),
+            mechanism=read_spec("softmax") if window is None else read_spec("local", window=window),
+        )  # fmt: skip
+        return BlockConfig(attention=attention, feedforward=feedforward, norm=norm, first_norm=layer > 0, eps=eps)
+
+    first, *others = (block(layer, window) for layer, window in enumerate(seen))
+    stack = StackConfig(block=first, alternates=tuple(others), layers=layers, final_norm=True)
+    head = any(options.get(name) for name in ("classes", "token_classes", "answers"))
+    usual: dict[str, Any] = {
+        "family": "modernbert", "vocabulary": 50368, "length": 8192, "types": 0, "positions": "none", "eps": eps,
+        "pooler": head, "pooler_activation": "gelu", "pooler_bias": False, "pooler_norm": True, "pooler_tokens": True,
+        "special": Special(begin=50281, end=(50282,), pad=50283),
+    }  # fmt: skip
+    chosen: dict[str, Any] = usual | options
+    return MaskedConfig(stack=stack, **chosen)
+
+
 _XLM = partial(roberta, family="xlm-roberta", vocabulary=250002)
 
 PRESETS: dict[str, Callable[[], MaskedConfig]] = {
@@ -80,4 +127,6 @@ PRESETS: dict[str, Callable[[], MaskedConfig]] = {
     "electra-base": partial(electra, width=768, heads=12, layers=12),
     "electra-large": partial(electra, width=1024, heads=16, layers=24),
     "mpnet-base": partial(mpnet, width=768, heads=12, layers=12),
+    "modernbert-base": partial(modernbert, width=768, heads=12, layers=22, hidden=1152),
+    "modernbert-large": partial(modernbert, width=1024, heads=16, layers=28, hidden=2624),
 }

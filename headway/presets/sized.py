@@ -15,7 +15,7 @@ from typing import Any
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Special, StackConfig
 from headway.config.base import Extent, Pair, sides
 from headway.config.kinds import read_model
-from headway.config.text import LanguageConfig, MaskedConfig, RecurrentConfig, Seq2SeqConfig
+from headway.config.text import ClassifierConfig, LanguageConfig, MaskedConfig, RecurrentConfig, Seq2SeqConfig
 from headway.config.train import ModelChoice
 from headway.config.vision import DaViTConfig, Images, VisionConfig
 from headway.presets import preset
@@ -58,6 +58,16 @@ def sized_masked(choice: ModelChoice, *, vocabulary: int, length: int, **heads: 
         return given
     sizes = dict(width=_width(choice), layers=choice.layers or 4, heads=_heads(choice), hidden=choice.hidden)
     return changed(bert(**sizes, vocabulary=vocabulary, length=length, dropout=_dropout(choice), **heads), choice)
+
+
+def sized_classifier(
+    choice: ModelChoice, *, vocabulary: int, length: int, **heads: Any
+) -> MaskedConfig | ClassifierConfig:
+    """A BERT with classes; on a decoder where a configuration of one's own says so."""
+    given = _given(choice, (MaskedConfig, ClassifierConfig), vocabulary, length=length, **heads)
+    if isinstance(given, ClassifierConfig):
+        return given
+    return sized_masked(choice, vocabulary=vocabulary, length=length, **heads)
 
 
 def sized_seq2seq(

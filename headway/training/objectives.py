@@ -20,6 +20,7 @@ from headway.data.batch import IGNORED, Examples
 from headway.data.hashes import FileHash
 from headway.data.masked_text import OBJECTIVES
 from headway.data.tokenizer import Tokenizer
+from headway.models.classifier import DecoderClassifier
 from headway.models.davit import DaViT
 from headway.models.encoder import Masked
 from headway.models.language import Language
@@ -154,6 +155,16 @@ def classify(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0
     hidden = model.hidden_states(inputs["tokens"], keep=keep, types=model.told_apart(inputs["types"]))
     loss, hits = cross_entropy_sum(model.classify(hidden, keep), inputs["label"], smoothing=smoothing)
     return LossSums({"loss": loss + unused_heads(model, hidden)}, {"loss": hits})
+
+
+def classify_last(model: DecoderClassifier, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+    """The same of a decoder, which reads a text's class from its last token."""
+    if model.config.outcome != "one":
+        raise ValueError(f"a classifier with outcome={model.config.outcome!r} is not trained here, only one with 'one'")
+    tokens, keep = inputs["tokens"], inputs["keep"]
+    scores = model.classify(model.hidden_states(tokens, keep=keep), tokens, keep)
+    loss, hits = cross_entropy_sum(scores, inputs["label"], smoothing=smoothing)
+    return LossSums({"loss": loss}, {"loss": hits})
 
 
 TEMPERATURE = 0.05

@@ -25,13 +25,14 @@ SENTENCES = [
 ]
 FILES = {
     "language": ("book.txt", "\n\n".join(SENTENCES)),
+    "instruct": ("talks.csv", "prompt,response\n" + "\n".join(f"{one[:9]},{one[9:]}" for one in SENTENCES)),
     "masked": ("book.txt", "\n\n".join(" ".join(SENTENCES[at : at + 6]) for at in range(0, 24, 3))),
     "classify": ("labelled.csv", "label,text\n" + "\n".join(f"{'ab'[n % 2]},{s}" for n, s in enumerate(SENTENCES))),
     "seq2seq": ("pairs.tsv", "source\ttarget\n" + "\n".join(f"{one}\t{one[::-1]}" for one in SENTENCES)),
     "embed": ("twins.tsv", "first\tsecond\n" + "\n".join(f"{one}\t{one.lower()}" for one in SENTENCES)),
 }
 KINDS = {
-    "language": [("decoder", 2)], "masked": [("encoder", 2)], "classify": [("encoder", 2)], "embed": [("encoder", 2)],
+    "language": [("decoder", 2)], "instruct": [("decoder", 2)], "masked": [("encoder", 2)], "classify": [("encoder", 2)], "embed": [("encoder", 2)],
     "seq2seq": [("encoder", 2), ("decoder", 2), ("cross", 2)], "images": [("encoder", 2)],
 }  # fmt: skip
 

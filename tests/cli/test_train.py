@@ -99,6 +99,32 @@ def test_a_classifier_of_texts_and_one_that_starts_from_another(tmp_path, labell
     assert ours == theirs
 
 
+def test_a_classifier_that_starts_from_a_language_model(tmp_path, text, labelled, capsys):
+    """The class is read from the last token; the directory is one that other libraries read."""
+    start, run = tmp_path / "start", tmp_path / "run"
+    trained(capsys, text, *QUICK, "--task", "language", "--tokenizer.vocabulary", "300", "--out", start)
+    rest = [*QUICK[QUICK.index("--batch") :], "--schedule.kind", "constant", "--task", "classify"]
+    trained(capsys, labelled, *rest, "--steps", "6", "--model.start", start, "--out", run)
+    model, _, _ = headway.load(run / "model")
+    assert (model.config.kind, model.config.labels) == ("classifier", ("bad", "good"))
+    assert json.loads((run / "model" / "config.json").read_text())["architectures"] == ["GPT2ForSequenceClassification"]
+    capsys.readouterr()
+    assert main(["classify", str(run), str(labelled), "--json"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert first["label"] in ("bad", "good")
+    assert main(["eval", str(run), str(labelled), "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert measured["task"] == "classify" and sum(map(sum, measured["confusion"])) == 40
+    again, halved = tmp_path / "again", tmp_path / "halved"  # one from it; and one that is resumed
+    trained(capsys, labelled, *rest, "--steps", "3", "--model.start", run, "--out", again)
+    assert headway.load(again / "model").model.config == model.config
+    trained(capsys, labelled, *rest, "--steps", "3", "--model.start", start, "--out", halved)
+    trained(capsys, "--out", halved, "--resume", "--steps", "6")
+    found, middle = headway.load(halved / "model").model, lines(halved, "validation")
+    assert [row["step"] for row in middle] == [3, 6] and found.config == model.config
+    assert all(map(torch.equal, found.parameters(), model.parameters()))
+
+
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
 def test_pairs_of_texts(tmp_path, capsys, architecture):
     chance, file, run = random.Random(3), tmp_path / "pairs.tsv", tmp_path / "run"

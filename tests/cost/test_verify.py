@@ -29,6 +29,7 @@ EXACT = {"parameters", "FLOPs", "positions"}
         "dinov2",
         "bert-words",
         "bare",
+        "classifier",
     ],
 )
 def test_counts_are_those_of_the_real_model(name: str) -> None:

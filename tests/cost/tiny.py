@@ -19,9 +19,10 @@ from headway.config import (
 )
 from headway.config.clip import ClipConfig
 from headway.config.layers import QKNorm, VectorsConfig
-from headway.config.text import DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
+from headway.config.text import ClassifierConfig, DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
 from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
+from headway.presets.encoders import distilbert, electra, modernbert, mpnet
 from headway.presets.gpt2 import gpt2
 from headway.presets.vision import vit
 from tests.thorough import THOROUGH
@@ -71,6 +72,8 @@ def bert_tiny(**heads: Any) -> Frozen:
 def vit_tiny(mechanism: Frozen | None = None, **more: Any) -> Frozen:
     return vit(width=15, heads=3, layers=2, hidden=22, image=(15, 20), patch=5, classes=7, mechanism=mechanism, **more)
 
+
+ENCODER: dict[str, Any] = dict(width=18, heads=3, layers=4, hidden=22, vocabulary=VOCABULARY, length=31)
 
 MODELS: dict[str, Frozen] = {
     "gpt2": gpt2(width=15, layers=2, heads=3, hidden=22, vocabulary=VOCABULARY, length=31),
@@ -122,6 +125,11 @@ MODELS: dict[str, Frozen] = {
     ),
     # As DINOv2: learned scales, positions of a larger image, a classifier that reads a mean beside the class token.
     "dinov2": vit_tiny(table_image=25).replace(pooling="class_mean").replace("stack.block", layer_scale=0.1),
+    "electra": electra(**ENCODER, embedding_width=11, replaced=True),
+    "mpnet-tokens": mpnet(**ENCODER, token_classes=5),
+    "modernbert": modernbert(**ENCODER, windows=(None, 3, None, 3), classes=5, pooler_over="mean"),
+    "distilbert-answers": distilbert(**ENCODER, answers=True),
+    "classifier": ClassifierConfig.on(language(), classes=5),
 }  # fmt: skip
 
 

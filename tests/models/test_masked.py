@@ -76,6 +76,9 @@ def test_the_embedding_and_the_heads_are_their_equations() -> None:
         (dict(words=True), (2, 5, 19)),
         (dict(words=True, adjacent=True), (2, 5, 19)),
         (dict(words=True, adjacent=True, classes=7), (2, 7)),
+        (dict(words=True, token_classes=7), (2, 5, 7)),
+        (dict(words=True, answers=True), (2, 5, 2)),
+        (dict(replaced=True, pooler=False), (2, 5, 1)),
         (dict(inverted=True), (2, 2)),
         (dict(inference=3), (2, 3)),
         (dict(inference=3, inverted=True), (2, 2)),
@@ -221,3 +224,65 @@ def test_types_of_another_shape_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     for types in (tokens[:, :3], tokens[0], tokens[:1].expand(3, -1)):
         with pytest.raises(ValueError, match=r"types of shape .* do not fit tokens of shape \(2, 5\)"):
             model(tokens, types=types)
+
+
+def test_the_heads_of_tokens_are_their_equations() -> None:
+    model = random(token_classes=7, answers=True, replaced=True)
+    hidden = model.hidden_states(torch.randint(0, 19, (2, 5)))
+    w = dict(model.named_parameters())
+    for found, name in ((model.classify_tokens(hidden), "token_head"), (model.answers(hidden), "answer_head")):
+        torch.testing.assert_close(found, hidden @ w[f"{name}.weight"].T + w[f"{name}.bias"])
+    y = F.gelu(hidden @ w["replaced_head.dense.weight"].T + w["replaced_head.dense.bias"])
+    expected = y @ w["replaced_head.out.weight"].T + w["replaced_head.out.bias"]
+    torch.testing.assert_close(model.replaced(hidden), expected)
+
+
+def test_heads_of_tokens_may_read_the_poolers_map() -> None:
+    options = dict(pooler_over="mean", pooler_norm=True, pooler_tokens=True, pooler_activation="relu")
+    model = random(token_classes=7, **options)
+    tokens, keep = batch([tokens for tokens, _ in texts(model)], "left")
+    hidden = model.hidden_states(tokens, keep=keep)
+    w = dict(model.named_parameters())
+
+    def mapped(x: Tensor) -> Tensor:
+        y = F.relu(x @ w["pooler.weight"].T + w["pooler.bias"])
+        return F.layer_norm(y, (22,), w["pooler_norm.weight"], w["pooler_norm.bias"], eps=1e-12)
+
+    means = torch.stack([row[real].mean(0) for row, real in zip(hidden, keep, strict=True)])
+    torch.testing.assert_close(model.pooled(hidden, keep), mapped(means))
+    expected = mapped(hidden) @ w["token_head.weight"].T + w["token_head.bias"]
+    torch.testing.assert_close(model.classify_tokens(hidden), expected)
+    with pytest.raises(ValueError, match="nothing but padding has no mean"):
+        model.pooled(hidden, torch.zeros_like(keep))
+
+
+def test_embeddings_may_be_narrower_and_positions_have_rows_before_them() -> None:
+    model = random(embedding_width=5, offset=4, types=0)
+    assert (model.tokens.weight.shape, model.positions.weight.shape) == ((19, 5), (17, 5))
+    seen, tokens = {}, torch.randint(0, 19, (2, 5))
+    model.stack.blocks[0].register_forward_hook(lambda _, given, __: seen.update(x=given[0]))
+    model.hidden_states(tokens)
+    w = dict(model.named_parameters())
+    x = F.layer_norm(
+        w["tokens.weight"][tokens] + w["positions.weight"][4:9], (5,), w["norm.weight"], w["norm.bias"], 1e-12
+    )
+    torch.testing.assert_close(seen["x"], x @ w["project.weight"].T + w["project.bias"])
+    with pytest.raises(ValueError, match="no table of sentences"):
+        model.hidden_states(tokens, types=torch.zeros_like(tokens))
+    assert model.told_apart(tokens) is None
+
+
+def test_the_loss_of_tokens_and_of_spans() -> None:
+    model = random(token_classes=7, answers=True)
+    tokens, keep = batch([tokens for tokens, _ in texts(model)], "right")
+    hidden = model.hidden_states(tokens, keep=keep)
+    right = torch.randint(0, 7, tokens.shape).masked_fill(~keep, -100)
+    expected = F.cross_entropy(model.classify_tokens(hidden)[keep], right[keep])
+    torch.testing.assert_close(model.loss(tokens, token_labels=right, keep=keep), expected)
+    spans = torch.tensor([[3, 7], [0, 2], [1, 1]])
+    parts = [
+        F.cross_entropy(model.answers(hidden)[row, keep[row], side][None], spans[row, side][None])
+        for row in range(3)
+        for side in range(2)
+    ]
+    torch.testing.assert_close(model.loss(tokens, spans=spans, keep=keep), torch.stack(parts).mean())

@@ -95,10 +95,17 @@ def test_branches_scaled_by_channel() -> None:
     assert torch.equal(b(x, c), y)
 
 
+def test_the_first_branch_without_a_norm() -> None:
+    b, (x, c) = block(first_norm=False, cross=None), inputs()
+    y = x + b.attention(x, mask=c.mask)
+    assert torch.equal(b(x, c), y + b.feedforward(b.feedforward_norm(y)))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (dict(layer_scale=0.5, residual=False), "layer_scale=0.5 is of what is added"),
+        (dict(first_norm=False, order="post"), "order is 'pre', not 'post'"),
         (dict(parallel=True), "no cross-attention"),
         (dict(parallel=True, cross=None, feedforward=None), "attention and a feed-forward"),
         (dict(parallel=True, cross=None, order="post"), "order is 'pre', not 'post'"),

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from headway.nn import BatchNorm, LayerNorm, RMSNorm, make_norm
-from headway.nn.layers import ZeroCenteredRMSNorm
+from headway.nn.layers import UnbiasedLayerNorm, ZeroCenteredRMSNorm
 from headway.ops.norm import layer_norm, rms_norm
 
 B, L, D = 3, 5, 7
@@ -105,13 +105,24 @@ def test_one_row_cannot_train_a_batch_norm() -> None:
     assert torch.equal(BatchNorm(D).eval()(torch.zeros(1, 1, D)), torch.zeros(1, 1, D))
 
 
-@pytest.mark.parametrize(("kind", "made"), [("layer", LayerNorm), ("rms", RMSNorm), ("batch", BatchNorm)])
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [("layer", LayerNorm), ("layer_unbiased", UnbiasedLayerNorm), ("rms", RMSNorm), ("batch", BatchNorm)],
+)
 def test_make_norm(kind: str, made: type) -> None:
     norm = make_norm(kind, D)
     assert type(norm) is made
     assert norm.eps == made(D).eps
     assert norm.weight.shape == (D,)
     assert make_norm(kind, D, eps=0.25).eps == 0.25
+
+
+def test_a_layer_norm_without_bias_is_torchs() -> None:
+    x, norm = draw(B, L, D), make_norm("layer_unbiased", D, eps=0.25).double()
+    with torch.no_grad():
+        norm.weight.copy_(draw(D))
+    assert set(norm.state_dict()) == {"weight"}
+    torch.testing.assert_close(norm(x), torch.nn.functional.layer_norm(x, (D,), norm.weight, None, 0.25))
 
 
 def test_make_norm_none_hands_its_input_on() -> None:
@@ -122,7 +133,7 @@ def test_make_norm_none_hands_its_input_on() -> None:
 def test_make_norm_suggests_the_nearest() -> None:
     with pytest.raises(
         ValueError,
-        match=r"no norm 'lyaer' \(did you mean layer\?\); there are layer, rms, rms_zero_centered, batch, none",
+        match=r"no norm 'lyaer' \(did you mean layer\?\); there are layer, layer_unbiased, rms, .*, batch, none",
     ):
         make_norm("lyaer", D)
 

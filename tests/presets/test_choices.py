@@ -7,8 +7,9 @@ import torch
 
 import headway as hw
 from headway.config import Special
+from headway.config.text import ClassifierConfig
 from headway.config.train import ModelChoice
-from headway.presets.sized import sized_language, sized_masked, sized_seq2seq, small_davit, small_vit
+from headway.presets.sized import sized_classifier, sized_language, sized_masked, sized_seq2seq, small_davit, small_vit
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 32, "heads": 4}
 CHOICES: dict[str, dict[str, Any]] = {
@@ -75,3 +76,13 @@ def test_every_choice_changes_the_model(architecture: str, name: str) -> None:
 def test_a_davit_refuses_what_it_has_not(name: str) -> None:
     with pytest.raises(ValueError, match="a DaViT has no"):
         small_davit(ModelChoice(**CHOICES[name]), image=8, channels=1, classes=5)
+
+
+def test_a_configuration_of_ones_own_may_be_of_a_classifier_on_a_decoder():
+    own = ClassifierConfig.on(sized_language(ModelChoice(**SIZES), vocabulary=31, length=17), classes=2)
+    sizes: dict[str, Any] = {"vocabulary": 29, "length": 17, "classes": 3, "labels": ("a", "b", "c")}
+    found = sized_classifier(ModelChoice(config=own.model_dump_json()), **sizes)
+    assert found == own.replace(classes=3, labels=("a", "b", "c"))
+    assert sized_classifier(ModelChoice(**SIZES), **sizes).kind == "masked"
+    with pytest.raises(ValueError, match="is a classifier model, which this task does not train"):
+        sized_masked(ModelChoice(config=own.model_dump_json()), vocabulary=29, length=17, words=True)

@@ -16,6 +16,8 @@ BARE = {
     "electra-base": 108_891_648,
     "electra-large": 334_092_288,
     "mpnet-base": 109_486_464,
+    "modernbert-base": 149_014_272,
+    "modernbert-large": 394_781_696,
 }
 SIZES = dict(width=22, heads=2, layers=2, hidden=7, vocabulary=19, length=13)
 

@@ -11,7 +11,7 @@ from headway.config.train import ModelChoice, TrainConfig
 from headway.cost.input_lengths import default_length
 from headway.cost.setting import Setting
 from headway.data.text_pairs import seq2seq_special_tokens as pair_tokens
-from headway.presets.sized import sized_language, sized_masked, sized_seq2seq, small_davit, small_vit
+from headway.presets.sized import sized_classifier, sized_language, sized_masked, sized_seq2seq, small_davit, small_vit
 from headway.training.tasks.common import special_tokens
 
 # Width and layers; a step up is about three times the parameters. Heads are 32 wide, and 64 from width 512 on.
@@ -71,7 +71,7 @@ def model_for(config: TrainConfig, choice: ModelChoice, known: DataSize, length:
     if config.task == "embed":
         return SentenceConfig(encoder=sized_masked(choice, **sizes), limit=length)
     if config.task == "classify":
-        return sized_masked(choice, **sizes, classes=len(known.labels), labels=known.labels)
+        return sized_classifier(choice, **sizes, classes=len(known.labels), labels=known.labels)
     asked = {name: name in config.objectives for name in ("words", "adjacent", "inverted")}
     return sized_masked(choice, **sizes, **asked)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.config import Frozen
 from headway.cost.compose.source import recurrent, seq2seq
-from headway.cost.compose.text import language, masked, sentence, vectors
+from headway.cost.compose.text import classifier, language, masked, sentence, vectors
 from headway.cost.compose.vision import clip, davit, vision
 from headway.cost.op_tree import Part, forward, parameters
 from headway.cost.setting import Setting
@@ -20,8 +20,8 @@ __all__ = ["forward", "parameters", "price_tree"]
 
 # Kind of configuration -> the function that composes its price.
 KINDS: dict[str, Callable[[Any, Setting], Part]] = {
-    "language": language, "masked": masked, "sentence": sentence, "vectors": vectors, "seq2seq": seq2seq,
-    "recurrent": recurrent, "vision": vision, "clip": clip, "davit": davit,
+    "language": language, "classifier": classifier, "masked": masked, "sentence": sentence, "vectors": vectors,
+    "seq2seq": seq2seq, "recurrent": recurrent, "vision": vision, "clip": clip, "davit": davit,
 }  # fmt: skip
 
 

@@ -98,7 +98,8 @@ def block_part(
     fed: bool = False,
 ) -> Part:
     """Attention, optional cross-attention, feed-forward, each as a branch of the residual stream."""
-    after, fed = c.attention.output_width, fed and (c.order not in ("pre", "sandwich") or c.norm == "none")
+    bare = c.order not in ("pre", "sandwich") or c.norm == "none" or not c.first_norm
+    after, fed = c.attention.output_width, fed and bare
     own = attention_part(c.attention, setting, bias=bias, first=first, fed=fed)
     parts = [branch(c, setting, "attention", own, entering(c), after)]
     if c.cross is not None:
@@ -119,7 +120,7 @@ def branch(c: BlockConfig, setting: Setting, name: str, inner: Part, before: Num
     entries = setting.rows * after
 
     def norm(end: str, width: Number, *orders: str) -> Part | None:
-        if c.order not in orders or c.norm == "none":
+        if c.order not in orders or c.norm == "none" or (name == "attention" and not c.first_norm):
             return None
         return leaf(f"{name}_{end}", norm_price(c.norm, setting.rows, width, training=setting.training))
 

@@ -1,10 +1,10 @@
-"""Prices of models that read one text: language, masked, sentence, vectors."""
+"""Prices of models that read one text: language, classifier, masked, sentence, vectors."""
 
 from dataclasses import replace
 
 from headway.config import LanguageConfig
 from headway.config.layers import VectorsConfig
-from headway.config.text import DecoderConfig, MaskedConfig, SentenceConfig
+from headway.config.text import ClassifierConfig, DecoderConfig, MaskedConfig, SentenceConfig
 from headway.cost.compose.layers import check_known, entering, leaving, stack_part
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
@@ -27,6 +27,16 @@ def language(c: LanguageConfig, setting: Setting) -> Part:
         leaf("head", linear_price(asked, c.embedding_width, c.vocabulary, bias=False, own=not c.tied)),
         leaf("head_softcap", scale_price(asked * c.vocabulary, flops=3)) if c.logit_softcap is not None else None,
         leaf("loss", loss_price(asked, c.vocabulary)) if setting.training else None,
+    )
+
+
+def classifier(c: ClassifierConfig, setting: Setting) -> Part:
+    """Embed, stack, and the head on one vector of each text; while training the loss too."""
+    return series(
+        "",
+        decoder(c, setting),
+        leaf("class_head", linear_price(setting.batch, c.embedding_width, c.classes, bias=False)),
+        leaf("loss", loss_price(setting.batch, c.classes)) if setting.training else None,
     )
 
 
@@ -75,6 +85,9 @@ def unused(part: Part | None) -> Part | None:
     return None if part is None else replace(part, again=0)
 
 
+TOKEN_HEADS = ("token_head", "answer_head")
+
+
 def masked(c: MaskedConfig, setting: Setting) -> Part:
     """Words, positions and sentences embedded, a norm, the stack, and the head that the model is for."""
     return series(
@@ -116,13 +129,11 @@ def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
     width, batch, purpose = leaving(c.stack.block), setting.batch, _purpose(c)
     classes = {"adjacent_head": 2 * c.adjacent, "inverted_head": 2 * c.inverted, "inference_head": c.inference,
                "class_head": c.classes}  # fmt: skip
-    pooler = series(
-        "", leaf("pooler", linear_price(batch, width, width, bias=True)),
-        leaf(f"pooler_{c.pooler_activation}", activation_price(c.pooler_activation, batch * width)),
-    )  # fmt: skip
+    pooler = _pooler(c, setting, tokens=purpose in TOKEN_HEADS)
+    pooled = purpose in classes or (purpose in TOKEN_HEADS and c.pooler_tokens)
     words = _words(c, setting) if c.words else None
     found = [
-        None if not c.pooler else pooler if purpose in classes else unused(pooler),
+        None if not c.pooler else pooler if pooled else unused(pooler),
         words if purpose == "word_head" else unused(words),
     ]
     for name, count in classes.items():
@@ -133,6 +144,19 @@ def _heads(c: MaskedConfig, setting: Setting) -> list[Part | None]:
         found.append(head if name == purpose else unused(head))
     replaced = _replaced(c, setting) if c.replaced else None
     return [*found, replaced if purpose == "replaced_head" else unused(replaced)]
+
+
+def _pooler(c: MaskedConfig, setting: Setting, *, tokens: bool) -> Part:
+    """The map of each text's vector, or of each token's."""
+    width, rows = leaving(c.stack.block), setting.rows if tokens else setting.batch
+    mean = leaf("pooler_mean", _pooling("mean", setting.rows, width, setting))
+    return series(
+        "",
+        mean if c.pooler_over == "mean" and not tokens else None,
+        leaf("pooler", linear_price(rows, width, width, bias=c.pooler_bias)),
+        leaf(f"pooler_{c.pooler_activation}", activation_price(c.pooler_activation, rows * width)),
+        leaf("pooler_norm", norm_price(c.stack.block.norm, rows, width)) if c.pooler_norm else None,
+    )
 
 
 def _replaced(c: MaskedConfig, setting: Setting) -> Part:
@@ -150,7 +174,7 @@ def _words(c: MaskedConfig, setting: Setting) -> Part:
     block, rows, narrow = c.stack.block, setting.batch * setting.asked, c.embedding_width
     return series(
         "word_head",
-        leaf("dense", linear_price(rows, leaving(block), narrow, bias=True)),
+        leaf("dense", linear_price(rows, leaving(block), narrow, bias=c.pooler_bias)),
         leaf("activation", activation_price(c.word_activation, rows * narrow)),
         leaf("norm", norm_price(block.norm, rows, narrow)),
         leaf("words", linear_price(rows, narrow, c.vocabulary, bias=True, own=False)),

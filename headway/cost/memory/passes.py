@@ -57,6 +57,17 @@ def _language(config: Any, setting: Setting) -> Passes:
     return Passes((tokens, targets), read, loss)
 
 
+def _classifier(config: Any, setting: Setting) -> Passes:
+    tokens, labels = _tokens(setting.batch, setting.length), _tokens(setting.batch)
+    padded, keep = _keep(setting), torch.empty(setting.batch, setting.length, dtype=torch.bool)
+
+    def loss(model: Any) -> Tensor:
+        hidden = model.hidden_states(tokens, keep=keep, mask=setting.mask)
+        return torch.nn.functional.cross_entropy(model.classify(hidden, tokens, keep), labels, reduction="sum")
+
+    return Passes((tokens, keep, labels), lambda model: model(tokens, keep=padded, mask=setting.mask), loss)
+
+
 def _masked(config: Any, setting: Setting) -> Passes:
     tokens, types = _tokens(setting.batch, setting.length), _tokens(setting.batch, setting.length)
     padded, keep = _keep(setting), torch.empty(setting.batch, setting.length, dtype=torch.bool)
@@ -154,6 +165,6 @@ def _vectors(config: Any, setting: Setting) -> Passes:
 
 
 KINDS: dict[str, Callable[[Any, Setting], Passes]] = {
-    "language": _language, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq, "recurrent": _seq2seq,
-    "vision": _images, "clip": _clip, "davit": _images, "vectors": _vectors,
+    "language": _language, "classifier": _classifier, "masked": _masked, "sentence": _sentence, "seq2seq": _seq2seq,
+    "recurrent": _seq2seq, "vision": _images, "clip": _clip, "davit": _images, "vectors": _vectors,
 }  # fmt: skip

@@ -17,13 +17,13 @@ import torch
 
 from headway.config import (
     Frozen,
-    LanguageConfig,
     MaskedConfig,
     SentenceConfig,
     Seq2SeqConfig,
     VectorsConfig,
     VisionConfig,
 )
+from headway.config.text import DecoderConfig
 from headway.cost.reach.argmax import argmax_bound, bound_of
 from headway.cost.reach.models import Texts, layers_of
 from headway.cost.reach.sets import LayerSets, TooLong
@@ -34,8 +34,8 @@ __all__ = ["LayerReach", "Reach", "argmax_bound", "reach", "summary"]
 
 # What the inputs of each kind of model are.
 UNITS = {
-    "language": "token", "masked": "token", "sentence": "token", "seq2seq": "token", "recurrent": "token",
-    "vision": "patch", "clip": "token", "davit": "pixel", "vectors": "vector",
+    "language": "token", "classifier": "token", "masked": "token", "sentence": "token", "seq2seq": "token",
+    "recurrent": "token", "vision": "patch", "clip": "token", "davit": "pixel", "vectors": "vector",
 }  # fmt: skip
 _PLURALS = {"token": "tokens", "patch": "patches", "pixel": "pixels", "vector": "vectors"}
 
@@ -128,7 +128,7 @@ def _length(config: Frozen, length: Number | None) -> Number:
         return length
     if isinstance(config, SentenceConfig):
         return config.limit
-    made = config.length if isinstance(config, LanguageConfig | MaskedConfig | VectorsConfig | Seq2SeqConfig) else None
+    made = config.length if isinstance(config, DecoderConfig | MaskedConfig | VectorsConfig | Seq2SeqConfig) else None
     return 128 if made is None else made
 
 

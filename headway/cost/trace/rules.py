@@ -248,6 +248,13 @@ def _moments(called: Called, rule: Rule) -> Rule:
     return rule if learning else Rule(rule.kind, KNOWN_MOMENTS, (Each(KNOWN_MOMENTS),), rule.per)
 
 
+def _unbiased(called: Called, rule: Rule) -> Rule:
+    """A layer norm with weights and without biases adds none."""
+    if called.bound.get("weight") is None or called.bound.get("bias") is not None:
+        return rule
+    return over(norm.FLOPS["layer_unbiased"], *norm.norm_steps("layer_unbiased", N), kind=rule.kind)
+
+
 def _sorted(called: Called, rule: Rule) -> Rule:
     x = called.inputs[0]
     high = levels(x.shape[called.bound.get("dim", -1)] if x.dim() else 1)
@@ -277,6 +284,7 @@ SPECIAL: dict[str, Callable[[Called, Rule], Rule]] = {
     "pow": _power,
     "mul": _complex,
     "gelu": _gelu,
+    "native_layer_norm": _unbiased,
     **dict.fromkeys(("max", "min"), _of_two),
     **dict.fromkeys(BATCH_NORMS, _moments),
     **dict.fromkeys(("sort", "topk", "kthvalue", "argsort"), _sorted),

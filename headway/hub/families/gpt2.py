@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, LanguageConfig, StackConfig
+from headway.config.text import ClassifierConfig
 from headway.hub.families.common import activation_of, activation_to, refuse, special_of, special_to, unfit
+from headway.hub.families.decoder_classifier import head_rows, with_classes, write_classifier
 from headway.hub.family import Entry, Family, Table, Tied, expand
 
 OUTSIDE = [
@@ -34,16 +36,20 @@ LAYER = [
 BUFFERS = (r"transformer\.h\.\d+\.attn\.(masked_)?bias",)
 
 
-def table(config: LanguageConfig) -> Table:
-    return [*OUTSIDE, *expand(LAYER, i=range(config.stack.layers)), HEAD[config.tied]]
+def table(config: LanguageConfig | ClassifierConfig) -> Table:
+    return [*OUTSIDE, *expand(LAYER, i=range(config.stack.layers)), *head_rows(config, HEAD)]
 
 
 def canonical(name: str) -> str:
     """Files of the bare model leave the prefix out."""
-    return name if name.startswith(("transformer.", "lm_head.")) else f"transformer.{name}"
+    return name if name.startswith(("transformer.", "lm_head.", "score.")) else f"transformer.{name}"
 
 
-def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig:
+def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig | ClassifierConfig:
+    return with_classes(_read_language(config), config, names)
+
+
+def _read_language(config: Mapping[str, Any]) -> LanguageConfig:
     refuse(config, {
         "add_cross_attention": False,
         "scale_attn_by_inverse_layer_idx": False,
@@ -71,7 +77,9 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig:
     )
 
 
-def write(config: LanguageConfig) -> dict[str, Any]:
+def write(config: LanguageConfig | ClassifierConfig) -> dict[str, Any]:
+    if isinstance(config, ClassifierConfig):
+        return write_classifier(config, write(config.language))
     block = config.stack.block
     if block.feedforward is None:
         raise unfit("gpt2", "stack.block.feedforward", None)

@@ -9,7 +9,9 @@ from typing import Any
 
 from headway.config import FeedForwardConfig, LanguageConfig, Rotary
 from headway.config.layers import QKNorm
+from headway.config.text import ClassifierConfig, DecoderConfig
 from headway.hub.families.common import activation_of, activation_to, refuse, special_of, special_to
+from headway.hub.families.decoder_classifier import head_rows, with_classes, write_classifier
 from headway.hub.families.rotary import read_length, read_rotary, write_length, write_rotary
 from headway.hub.family import Entry, Family, Table, Tied, expand
 from headway.presets.llama import layered, llama, window_of
@@ -93,11 +95,11 @@ _OWN_SWITCHES: dict[str, dict[str, Any]] = {
 LAYERED = ("qwen2", "qwen3", "smollm3")
 
 
-def table(config: LanguageConfig) -> Table:
-    return [*OUTSIDE, *expand(layer_rows(config, NORMS), i=range(config.stack.layers)), HEAD[config.tied]]
+def table(config: LanguageConfig | ClassifierConfig) -> Table:
+    return [*OUTSIDE, *expand(layer_rows(config, NORMS), i=range(config.stack.layers)), *head_rows(config, HEAD)]
 
 
-def layer_rows(config: LanguageConfig, norms: Sequence[Entry]) -> list[Entry]:
+def layer_rows(config: DecoderConfig, norms: Sequence[Entry]) -> list[Entry]:
     """The tensors of one layer with these norms; whatever else it has follows from the configuration."""
     attention, feedforward = config.stack.block.attention, config.stack.block.feedforward
     return [
@@ -112,10 +114,14 @@ def layer_rows(config: LanguageConfig, norms: Sequence[Entry]) -> list[Entry]:
 
 def canonical(name: str) -> str:
     """Files of the bare model leave the prefix out."""
-    return name if name.startswith(("model.", "lm_head.")) else f"model.{name}"
+    return name if name.startswith(("model.", "lm_head.", "score.")) else f"model.{name}"
 
 
-def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig:
+def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig | ClassifierConfig:
+    return with_classes(_read_language(config), config, names)
+
+
+def _read_language(config: Mapping[str, Any]) -> LanguageConfig:
     family = config["model_type"]
     own = OWN_WORDS.get(family, ())
     refuse(config, {key: value for key, value in SWITCHES.items() if key not in own} | _OWN_SWITCHES[family])
@@ -219,7 +225,9 @@ def _implied(config: Mapping[str, Any], window: int | None) -> list[str]:
     return ["full_attention" if i < first else "sliding_attention" for i in range(layers)]
 
 
-def write(config: LanguageConfig) -> dict[str, Any]:
+def write(config: LanguageConfig | ClassifierConfig) -> dict[str, Any]:
+    if isinstance(config, ClassifierConfig):
+        return write_classifier(config, write(config.language))
     family, block = config.family, config.stack.block
     width, heads = block.width, block.attention.heads
     if family == "llama" and width % heads:

@@ -8,7 +8,7 @@ from torch import nn
 from headway.look.reading.foreign import read_foreign
 from headway.look.reading.images import davit, vision
 from headway.look.reading.sample import AttentionPlace, ModelInputs, ModelSample
-from headway.look.reading.texts import clip, language, masked, pair, read_vectors, sentence
+from headway.look.reading.texts import classifier, clip, language, masked, pair, read_vectors, sentence
 from headway.look.reading.tokens import Vocabulary, numbers, vocabulary_of
 from headway.models.own_module import OwnModule
 
@@ -16,8 +16,8 @@ __all__ = ["AttentionPlace", "ModelInputs", "ModelSample", "Vocabulary", "number
 
 # Kind of our models -> what makes a ModelSample of one that reads text, and of one that does not.
 TEXTS: dict[str, Callable[[Any, ModelInputs, Vocabulary, str], ModelSample]] = {
-    "language": language, "masked": masked, "sentence": sentence, "seq2seq": pair, "recurrent": pair,
-    "clip": clip,
+    "language": language, "classifier": classifier, "masked": masked, "sentence": sentence, "seq2seq": pair,
+    "recurrent": pair, "clip": clip,
 }  # fmt: skip
 OTHERS: dict[str, Callable[[Any, ModelInputs, str], ModelSample]] = {
     "vision": vision,

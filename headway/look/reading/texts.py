@@ -70,6 +70,11 @@ def language(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str)
     )  # fmt: skip
 
 
+def classifier(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> ModelSample:
+    """As a language model, but that no token follows."""
+    return replace(language(model, given, vocabulary, title), logits=None)
+
+
 def masked(model: Any, given: ModelInputs, vocabulary: Vocabulary, title: str) -> ModelSample:
     config = model.config
     cut, notes = cut_of(given, vocabulary, title)

@@ -62,8 +62,8 @@ def _made(target: Function, config: TrainConfig) -> Loaded:
 
 
 def encoder_of(start: Loaded | None) -> Loaded | None:
-    """Of a sentence encoder, the BERT in it."""
-    if start is None or start.model.config.kind == "masked":
+    """Of a sentence encoder, the BERT in it; another model as it is."""
+    if start is None or start.model.config.kind != "sentence":
         return start
     encoder: Any = start.model.encoder
     encoder.origin = start.model.origin

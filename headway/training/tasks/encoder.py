@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from headway.config.run_files import RunFiles
-from headway.config.text import SentenceConfig
+from headway.config.text import ClassifierConfig, DecoderConfig, MaskedConfig, SentenceConfig, Special
 from headway.config.train import TrainConfig
 from headway.data.labelled import Labelled, hold_out, label_names, samples_of
 from headway.data.masked_text import MaskedText
@@ -18,13 +18,14 @@ from headway.data.sentences import Sentences
 from headway.data.source import Document, documents_of, records
 from headway.data.text_pairs import ContrastivePairs, TextPair
 from headway.data.tokenizer import Tokenizer
+from headway.hub.families.decoder_classifier import classifier_on
 from headway.models import build
 from headway.models.encoder import Masked
 from headway.models.sentence import SentenceEncoder
 from headway.nn.attention import Attention
 from headway.nn.layers import LearnedPositions
-from headway.presets.sized import sized_masked
-from headway.training.objectives import TrainingSetup, classify, embed, masked
+from headway.presets.sized import sized_classifier, sized_masked
+from headway.training.objectives import TrainingSetup, classify, classify_last, embed, masked
 from headway.training.tasks.common import (
     Say,
     came_from,
@@ -134,16 +135,27 @@ def prepare_classify(config: TrainConfig, place: RunFiles, say: Say) -> Training
     length = config.length if start is None else min(config.length, start.model.config.length)
     heads: dict[str, Any] = dict(classes=len(labels), labels=labels, special=special_tokens(tokenizer))
     if start is None:
-        wanted = sized_masked(config.model, vocabulary=tokenizer.size, length=length, **heads)
+        wanted = sized_classifier(config.model, vocabulary=tokenizer.size, length=length, **heads)
     else:
-        wanted = start.model.config.model_copy(
-            update={**heads, "pooler": True, "words": False, "adjacent": False, "inverted": False, "inference": 0}
-        )
+        wanted = _with_classes(start.model.config, **heads)
     options: dict[str, Any] = dict(length=length, labels=labels, cut=config.data.cut)
     train = Labelled(samples, tokenizer, **options)
     validation = None if held is None else Labelled(held, tokenizer, **options)
     say(f"{len(train):,} texts of {len(labels)} classes, {0 if held is None else len(held):,} held out")
-    return TrainingSetup(config, model_of(config, wanted, start, say), classify, train, validation, tokenizer)
+    objective = classify_last if isinstance(wanted, ClassifierConfig) else classify
+    return TrainingSetup(config, model_of(config, wanted, start, say), objective, train, validation, tokenizer)
+
+
+def _with_classes(
+    c: MaskedConfig | DecoderConfig, *, special: Special, **classes: Any
+) -> MaskedConfig | ClassifierConfig:
+    """A classifier with the layers of another model."""
+    if isinstance(c, MaskedConfig):
+        others = {"pooler": True, "words": False, "adjacent": False, "inverted": False, "inference": 0}
+        return c.model_copy(update={**classes, **others, "special": special})
+    # A decoder keeps its tokens. Without one for padding, other libraries read one text at a time.
+    pad = special.pad if c.special.pad is None else c.special.pad
+    return classifier_on(c, **classes, special=c.special.replace(pad=pad))
 
 
 def prepare_embed(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSetup:

@@ -48,6 +48,14 @@ class Encoders:
 
 _BERT = dict(hidden_size=22, num_attention_heads=2, num_hidden_layers=3, intermediate_size=31)
 _ROBERTA = dict(_BERT, type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-3)
+_MODERN = dict(
+    hidden_size=24, num_attention_heads=3, num_hidden_layers=4, intermediate_size=17, local_attention=6, pad_token_id=3,
+    bos_token_id=1, eos_token_id=2, norm_eps=1e-3,
+)  # fmt: skip
+_BIASED = dict(
+    norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True, classifier_pooling="mean",
+    classifier_activation="relu", global_attn_every_n_layers=2,
+)  # fmt: skip
 FAMILIES: dict[str, Encoders] = {
     "bert": Encoders("Bert", dict(_BERT, type_vocab_size=2)),
     "roberta": Encoders("Roberta", _ROBERTA, before=2, outputs={"Model": POOLED}),
@@ -58,10 +66,14 @@ FAMILIES: dict[str, Encoders] = {
     "electra": Encoders("Electra", dict(_BERT, embedding_size=13), outputs={"ForPreTraining": REPLACED}),
     "electra, wide": Encoders("Electra", dict(_BERT, embedding_size=22), outputs={"ForPreTraining": REPLACED}),
     "mpnet": Encoders("MPNet", dict(_BERT), before=2, outputs={"Model": POOLED}),
+    # Theirs turns queries and keys in float32, whatever the weights are in.
+    "modernbert": Encoders("ModernBert", dict(_MODERN), tolerance=2e-6),
+    "modernbert, mean": Encoders("ModernBert", dict(_MODERN, **_BIASED), tolerance=2e-6),
 }  # fmt: skip
 # Of a second shape, and of relatives that differ in a name, the heads that differ most are enough.
 FEW = {
     "electra, wide": ("ForPreTraining",),
+    "modernbert, mean": ("ForMaskedLM", "ForSequenceClassification"),
     "roberta, relu": ("ForMaskedLM",),
     "xlm-roberta": ("Model", "ForSequenceClassification"),
     "camembert": ("Model",),

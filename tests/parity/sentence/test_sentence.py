@@ -198,6 +198,10 @@ RELATIVES = {
     "MPNetModel": ("MPNetConfig", dict(max_position_embeddings=LENGTH + 2)),
     "RobertaModel": ("RobertaConfig", dict(max_position_embeddings=LENGTH + 2, type_vocab_size=1)),
     "DistilBertModel": ("DistilBertConfig", dict(max_position_embeddings=LENGTH, pad_token_id=1)),
+    "ModernBertModel": (
+        "ModernBertConfig",
+        dict(num_attention_heads=1, max_position_embeddings=LENGTH, pad_token_id=1, local_attention=4),
+    ),
 }
 
 
@@ -215,7 +219,7 @@ def test_sentence_encoders_around_berts_relatives(kind: str, tmp_path: Path) -> 
     name, sizes = RELATIVES[kind]
     torch.manual_seed(3)
     own = dict(hidden_size=WIDTH, num_attention_heads=2, num_hidden_layers=3, intermediate_size=17)
-    model = getattr(transformers, kind)(getattr(transformers, name)(vocab_size=len(words), **own, **sizes)).eval()
+    model = getattr(transformers, kind)(getattr(transformers, name)(vocab_size=len(words), **own | sizes)).eval()
     shake(model)
     model.save_pretrained(tmp_path / "bert")
     step = models.Transformer(str(tmp_path / "bert"), max_seq_length=23)
