@@ -160,8 +160,8 @@ def generate(
     adapter
         Add an adapter to the weights: a run with lora.rank, or a directory in the layout of the library peft.
     draft
-        What proposes tokens that the model then reads at once: `prompt` (what followed in the text before), or a smaller
-        model with the same vocabulary. The text stays the same; where proposals are right it comes sooner.
+        What proposes tokens, which the model then reads at once: `prompt` (what followed in the text before), or a
+        smaller model with the same vocabulary. The text stays the same; where proposals are right it comes sooner.
     draft_tokens
         Tokens that the draft proposes at a time, at most; 8 by default.
     json

@@ -32,7 +32,8 @@ FILES = {
     "embed": ("twins.tsv", "first\tsecond\n" + "\n".join(f"{one}\t{one.lower()}" for one in SENTENCES)),
 }
 KINDS = {
-    "language": [("decoder", 2)], "instruct": [("decoder", 2)], "masked": [("encoder", 2)], "classify": [("encoder", 2)], "embed": [("encoder", 2)],
+    "language": [("decoder", 2)], "instruct": [("decoder", 2)],
+    "masked": [("encoder", 2)], "classify": [("encoder", 2)], "embed": [("encoder", 2)],
     "seq2seq": [("encoder", 2), ("decoder", 2), ("cross", 2)], "images": [("encoder", 2)],
 }  # fmt: skip
 
