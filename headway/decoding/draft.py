@@ -17,7 +17,7 @@ from torch import Tensor
 from headway.decoding.reader import Reader, padded
 from headway.decoding.row import DecodingRow
 from headway.hub.load import load
-from headway.models.sessions import CachedSession, Trial
+from headway.models.sessions import CachedSession, TrialRead
 from headway.nn.cache import KVCache
 
 TOKENS = 8  # proposed at once, at most
@@ -124,7 +124,7 @@ class DraftModel:
     most: int
     _session: CachedSession | None = None
     _texts: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of each row in the session, before its proposals
-    _trial: Trial | None = None
+    _trial: TrialRead | None = None
     _tried: list[list[int]] = field(default_factory=list)  # proposals that the session has read since, row by row
 
     @torch.inference_mode()

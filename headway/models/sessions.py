@@ -99,9 +99,9 @@ class CachedSession:
                 return logits
         return self._model.logits(last_real(self._model.hidden_states(tokens, keep=keep, caches=self.caches), keep))
 
-    def trial(self, tokens: Int[Tensor, "B L"] | None = None) -> "Trial":
+    def trial(self, tokens: Int[Tensor, "B L"] | None = None) -> "TrialRead":
         """Before tokens are read of which some may have to be forgotten again."""
-        return Trial(self, [cache.own.mark() for cache in self.caches if cache.own is not None], tokens)
+        return TrialRead(self, [cache.own.mark() for cache in self.caches if cache.own is not None], tokens)
 
     @torch.inference_mode()
     def read_all(self, tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None = None) -> Float[Tensor, "B L V"]:
@@ -123,7 +123,7 @@ class CachedSession:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRead:
     """What a session has read since a moment: in a `KVCache` any tokens, with other caches `tokens` in one read."""
 
     session: CachedSession

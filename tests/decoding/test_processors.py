@@ -109,7 +109,7 @@ def test_a_small_penalty_counts_in_bfloat16() -> None:
     batch.join([Request(prompt=(3,), logit_bias={2: 0.01}, max_new_tokens=3)])
     batch.step()
     logits = torch.full((1, V), 20.0, dtype=torch.bfloat16)
-    assert int(batch._constrain(logits).argmax()) == 2
+    assert int(batch._constrain(logits, batch._rows).argmax()) == 2
     assert Processors.of(Request(prompt=(3,)), (3,), frozenset(), V) is None
 
 
