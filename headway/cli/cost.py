@@ -138,6 +138,8 @@ def _mode(view: CostView, targets: tuple[str, ...]) -> str:
     mode = found[0] if found else "report"
     if view.plot is not None and mode != "sweep":
         raise ValueError("--plot draws a sweep: add --sweep length=128..1024, for example")
+    if mode == "machine" and targets:
+        raise ValueError(f"--machine measures this machine and prices nothing: leave out {targets[0]!r}")
     if mode in ("units", "machine"):
         return mode
     if not targets:

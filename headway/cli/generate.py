@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from headway.cli.chat import read_conversations
 from headway.cli.common import Weights, at_least_one, load_model, say, stdin_text, utf8
 from headway.config.read_file import parse_json, read_json
+from headway.config.size_limits import SAMPLES, check_size
 
 Texts = Annotated[list[str], Parameter(negative="", allow_leading_hyphen=True)]
 
@@ -198,6 +199,7 @@ def _check(
 ) -> None:
     """What can be refused without a look at the model."""
     at_least_one(n=n, beam=beam)
+    check_size(n, SAMPLES, "the list of a prompt's samples")
     if choosing.logprobs is not None and not json:
         raise ValueError("--logprobs are written with --json alone: add --json")
     for text in choosing.stop:
@@ -301,10 +303,11 @@ def _results(
 def _streamed(model: Any, requests: list, n: int, options: dict[str, Any], *, silent: bool) -> list:
     from headway.decoding import Generation, stream
 
+    made = stream(model, requests, n=n, **options)  # which refuses what cannot be asked for
     found: list[list] = [[] for _ in range(len(requests) * n)]
 
     def events() -> Iterator:
-        for event in stream(model, requests, n=n, **options):
+        for event in made:
             found[event.request].append(event)
             yield event
 

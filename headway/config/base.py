@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headway.config.size_limits import SIZE
 
 Size = Annotated[int, Field(ge=1, le=SIZE, strict=True)]
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of float32, and of bfloat16
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Cap = Annotated[float, Field(ge=SMALLEST, le=LARGEST)]  # c of c · tanh(z / c): 0 and inf would make it NaN
 Side = Annotated[int, Field(ge=1, le=SIZE)]
 Pair = tuple[Side, Side]
 Extent = Side | Pair

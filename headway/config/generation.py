@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config.base import Frozen, Size
+from headway.config.base import Finite, Frozen, Size
 from headway.config.size_limits import NEW_TOKENS, check_size
 
 Token = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -105,7 +104,7 @@ class GenerationDefaults(Frozen):
         if source:
             lengths = (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens"))
             found |= {ours: said[theirs] - 1 for theirs, ours in lengths if said.get(theirs) and ours not in found}
-        options = {name: value for name, value in found.items() if _fits(name, value)}
+        options = {name: read for name, value in found.items() for read in _as_asked(name, value)}
         followed = {*options, "do_sample", *(("min_length",) if source else ())}
         followed |= {"suppress_tokens"} if "logit_bias" in options else set()
         ignored = tuple(f"{name}={value}" for name, value in named.items() if name not in followed)
@@ -131,10 +130,9 @@ def settings_of(said: Mapping[str, Any]) -> dict[str, Any]:
     return {key: said[key] for key, value in plain.items() if said.get(key, value) not in (value, None, [])}
 
 
-def _fits(name: str, value: Any) -> bool:
-    """Whether a request could ask for it; a file may say anything."""
+def _as_asked(name: str, value: Any) -> tuple[Any, ...]:
+    """The value as a request has it, or nothing where none could ask for it: a file may say anything."""
     try:
-        GenerationOptions(**{"max_new_tokens": NEW_TOKENS, name: value})
+        return (getattr(GenerationOptions(**{"max_new_tokens": NEW_TOKENS, name: value}), name),)
     except ValueError:
-        return False
-    return True
+        return ()

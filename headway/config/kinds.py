@@ -37,14 +37,14 @@ def read_model(given: str | Mapping[str, Any]) -> Frozen:
     said = _parsed(given) if isinstance(given, str) else given
     said = said["config"] if isinstance(said.get("config"), Mapping) else said
     kind = said.get("kind")
-    if kind not in CONFIGS:
+    if not isinstance(kind, str) or kind not in CONFIGS:
         known = ", ".join(CONFIGS)
         raise ValueError(f"there is no model of kind {kind!r}{nearest(str(kind), CONFIGS)}; there are {known}")
-    found = config_class(str(kind))
+    found = config_class(kind)
     try:
         return TypeAdapter(found).validate_python(dict(said))
     except ValidationError as error:
-        raise ValueError(explain(error, str(kind), option_names(found))) from None
+        raise ValueError(explain(error, kind, option_names(found))) from None
 
 
 def config_class(kind: str) -> type[ModelConfig]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from headway.config.base import Frozen, Pair, Size, forget_derived
+from headway.config.base import Cap, Finite, Frozen, Pair, Size, forget_derived
 from headway.config.model import ModelConfig
 from headway.config.size_limits import LAYERS, check_size
 from headway.config.spec import Softmax, Spec, read_spec
@@ -177,8 +177,8 @@ class AttentionConfig(Frozen):
     project: bool = True
     bias: bool = False
     output_bias: bool = False
-    scale: float | None = None  # None: 1/√head_width; 1.0: no scale
-    softcap: float | None = None
+    scale: Finite | None = None  # None: 1/√head_width; 1.0: no scale
+    softcap: Cap | None = None
     causal: bool = False
     qk_norm: Annotated[QKNorm | None, BeforeValidator(_read_qk_norm)] = None
     rotary: Rotary | None = None

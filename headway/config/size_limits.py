@@ -35,6 +35,7 @@ LAYERS = 2_048  # of a stack: building more takes minutes; the deepest that were
 QUICK_LAYERS = 100  # what is built at once, so that its tensors can be compared one by one
 VOCABULARY = 2**24  # tokens that a tokenizer learns; the largest that were published have 10**6
 NEW_TOKENS = 2**24  # of one text
+SAMPLES = 2**16  # of one prompt
 
 _lifted: ContextVar[bool] = ContextVar("lifted", default=False)
 FORCE = "--force tries it all the same"

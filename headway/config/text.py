@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config.base import Frozen, Size, forget_derived
+from headway.config.base import Cap, Frozen, Size, forget_derived
 from headway.config.importing import split_name
-from headway.config.layers import DerivedSize, Positive, StackConfig
+from headway.config.layers import DerivedSize, StackConfig
 from headway.config.model import ModelConfig
 
 Whole = Annotated[int, Field(ge=0, strict=True)]
@@ -72,7 +72,7 @@ class LanguageConfig(DecoderConfig):
     kind: Literal["language"] = "language"
     tied: bool = True
     head_scale: float = 1.0
-    logit_softcap: Positive | None = None
+    logit_softcap: Cap | None = None
 
 
 class ModuleConfig(ModelConfig):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
-from headway.config.base import Frozen
+from headway.config.base import Cap, Frozen
 from headway.config.size_limits import SIZE, VOCABULARY, check_size
 
 OBJECTIVES = ("words", "adjacent", "inverted", "inference")  # of the task `masked`
@@ -146,7 +146,7 @@ class ModelChoice(_Documented):
     """Attention and feed-forward read the same vectors, side by side."""
     activation: str | None = None
     """Activation of the feed-forward: gelu, relu, silu …"""
-    softcap: Rate | None = None
+    softcap: Cap | None = None
     """Cap of the attention scores: they become softcap · tanh(score / softcap)."""
     std: Rate = 0.02
     """Standard deviation of fresh weights."""

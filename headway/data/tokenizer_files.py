@@ -21,7 +21,7 @@ from tokenizers import Tokenizer as Engine
 
 from headway.config.file_errors import errors_of_library
 from headway.config.read_file import open_file, parse_json, read_bytes, read_object
-from headway.config.size_limits import LARGE_BYTES, PIECE_BYTES
+from headway.config.size_limits import LARGE_BYTES, PIECE_BYTES, VOCABULARY
 
 PAIRS, PIECES = ("vocab.json", "merges.txt"), "vocab.txt"
 _ENDLESS = "<|endoftext|>"
@@ -72,9 +72,10 @@ def vocabulary_engine(place: Path, said: Mapping[str, Any]) -> Engine | None:
 
 
 def _byte_pairs(place: Path, said: Mapping[str, Any], name: str) -> Engine | None:
-    for file in PAIRS:
-        open_file(place / file).close()  # the library would wait for a pipe, and read a device for ever
+    open_file(place / PAIRS[1]).close()  # the library would wait for a pipe, and read a device for ever
+    content = read_bytes(place / PAIRS[0], LARGE_BYTES)
     with errors_of_library(place / PAIRS[0], f"vocabulary with {PAIRS[1]}"):
+        check_numbers(content)
         engine = Engine(models.BPE.from_file(*(str(place / file) for file in PAIRS)))
     bart = name in AS_BART or (not name and engine.token_to_id(BART["eos_token"]) is not None)
     if name not in ("", *AS_GPT2, *AS_BART) or (bart and engine.token_to_id(BART["bos_token"]) is None):
@@ -199,9 +200,20 @@ def _is_language(word: str) -> bool:
 LONG_TEXT = re.compile(rb'"[^"]{4096,}"')
 
 
+LARGE_NUMBER = re.compile(rb'(?<!max_length)"\s*:\s*(\d{8,})')
+
+
+def check_numbers(content: bytes) -> None:
+    """Refuse a token whose number nobody has: the library counts up to it, and ends the process."""
+    for number in LARGE_NUMBER.finditer(content):
+        if len(number[1]) > 18 or int(number[1]) >= VOCABULARY:
+            raise ValueError(f"{number[1].decode()[:40]} is the number of no token: they end below {VOCABULARY:,}")
+
+
 def check_engine(content: bytes, path: Path) -> None:
     """Refuse a tokenizer.json over which the library ends the process: a damaged table of characters, or a piece of
     very many letters, for each of which it calls itself once more."""
+    check_numbers(content)
     for text in LONG_TEXT.finditer(content):
         before = content[max(0, text.start() - 32) : text.start()].rstrip()
         if not before.endswith(b'"precompiled_charsmap":') and len(text[0]) > PIECE_BYTES:

@@ -13,6 +13,7 @@ The same text gives the same tokenizer, token by token.
 (9, 'not to be')
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -48,6 +49,8 @@ NEEDED: dict[Task, tuple[str, ...]] = {
 }  # fmt: skip
 UNKNOWN = {"unk_token": "<unk>"}
 CONTINUED = "##"
+WORD = 512  # characters of a word that something is learnt from; a longer one is several
+ENDLESS = re.compile(rf"\S{{{WORD}}}")
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
@@ -207,9 +210,23 @@ def _some(texts: Iterable[str]) -> Iterator[str]:
     empty = True
     for text in texts:
         empty = empty and not text
-        yield text
+        yield from _cut(text)
     if empty:
         raise ValueError("there is no text to learn a tokenizer from: the data is empty")
+
+
+def _cut(text: str) -> Iterator[str]:
+    """The text in pieces without endless words: learning takes time by the square of a word's length.
+
+    >>> [len(piece) for piece in _cut("a" * 1_200 + " word")]
+    [512, 512, 181]
+    """
+    begun = 0
+    for found in ENDLESS.finditer(text) if len(text) > WORD else ():
+        yield text[begun : found.end()]
+        begun = found.end()
+    if begun < len(text) or not text:
+        yield text[begun:]
 
 
 def _room(config: TokenizerConfig, needed: int, special: dict[str, str], what: str) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headway.config import nearest
+from headway.config.size_limits import SAMPLES, check_size
 from headway.data.tokenizer import Tokenizer
 from headway.decoding.draft import draft_of
 from headway.decoding.processors import Processors
@@ -84,6 +85,7 @@ class DecodingBatch:
         """The request n times, each with a seed of its own."""
         if n < 1:
             raise ValueError(f"a prompt has at least one sample, not n={n}")
+        check_size(n, SAMPLES, "the list of a prompt's samples")
         if n > 1 and not self._reader.completed(request).temperature:
             raise ValueError(f"n={n} samples of one prompt are the same text at temperature 0: give a temperature")
         return [request, *(request.unchecked(seed=(request.seed + i) % 2**64) for i in range(1, n))]
@@ -327,8 +329,9 @@ def generate(model: Any, prompts: Any, *, n: int | None = None, **options: Any) 
     choosing, reading = _split_options(options)
     requests, single = as_requests(prompts, choosing)
     each = 1 if n is None else n
+    events = stream(model, requests, n=each, **reading)  # which refuses what cannot be asked for
     found: list[list[TokenEvent]] = [[] for _ in range(len(requests) * each)]
-    for event in stream(model, requests, n=each, **reading):
+    for event in events:
         found[event.request].append(event)
     results: list[Any] = [Generation.of(events) for events in found]
     if n is not None:

@@ -200,8 +200,9 @@ def main() -> int:
             return again(findings(), base, given.workers)
         seconds = None if given.minutes is None else given.minutes * 30
         total: Counter[str] = Counter()
+        named = given.loads is not None or given.commands is not None
         for name, make, count in (("loads", loads, given.loads), ("commands", commands, given.commands)):
-            if count == 0:
+            if count == 0 or (count is None and named and seconds is None):
                 continue
             begun = time.monotonic()
             counts = attack(some(make(base, given.seed), count, seconds), base, given.workers)

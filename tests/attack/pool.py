@@ -24,6 +24,7 @@ Result = dict[str, Any]  # {"kind": accepted | refused | exception | crash | han
 BAD = ("exception", "crash", "hang", "silent")
 
 SECONDS = 12.0  # of computing; a case takes milliseconds
+COMPILING = 90.0  # where torch compiles
 BLOCKED = 8.0  # without any computing
 MEMORY = 3 << 30  # bytes beyond what a process has when it is forked
 CACHE = "cache"  # of commands, below the base: what this machine can do
@@ -185,9 +186,10 @@ class Worker:
         now, used = time.monotonic(), _computed(self.pid)
         if used > self.used + 0.01 or _waits_for_machine(self.pid):
             self.used, self.moved = used, now
-        if used - self.first < SECONDS and now - self.moved < BLOCKED:
+        most = COMPILING if "--compile" in self.case.get("argv", ()) else SECONDS
+        if used - self.first < most and now - self.moved < BLOCKED:
             return None
-        text = "it computes for ever" if used - self.first >= SECONDS else "it waits for ever"
+        text = "it computes for ever" if used - self.first >= most else "it waits for ever"
         self.end()
         return {"kind": "hang", "where": "?", "text": text}
 

@@ -236,3 +236,8 @@ def test_help_and_mistakes_need_no_torch() -> None:
     for arguments in (["cost", "--help"], ["cost"], ["cost", "gpt2", "--json", "--csv"]):
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
+
+
+def test_machine_takes_no_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "--machine", "gpt2"]) == 2
+    assert "--machine measures this machine and prices nothing: leave out 'gpt2'" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 import headway as hw
 from headway.cli import main
 from headway.config import StackConfig
-from headway.config.size_limits import LAYERS, NEW_TOKENS, SIZE, VOCABULARY, check_room, lift_limits
+from headway.config.size_limits import LAYERS, NEW_TOKENS, SAMPLES, SIZE, VOCABULARY, check_room, lift_limits
 from headway.data.tokenizer import Tokenizer
 from headway.presets import preset
 
@@ -40,6 +40,7 @@ CASES = {
     f"cost gpt2 --sweep batch=1,{10**23}": f"batch has at most {SIZE:,}",
     f"mechanisms --width {HUGE}": "the largest that fits has",
     f"mechanisms --heads {HUGE}": "the largest that fits has",
+    f"generate small --prompt a --temperature 1 --n {HUGE}": f"at most {SAMPLES:,}, not 99,999,999,999",
     f"generate small --prompt a --max-tokens {HUGE}": f"at most {NEW_TOKENS:,}, not 99,999,999,999",
 }
 COMMANDS = """

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import given
@@ -215,3 +215,13 @@ def test_every_task_with_text_has_special_tokens() -> None:
     assert set(ROLES) == set(get_args(Task)) - {"images"}
     with pytest.raises(ValueError, match="the task images has no text"):
         train_tokenizer(TEXTS, TokenizerConfig(), task="images")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_a_word_without_end_is_learnt_from_in_pieces(kind: Literal["bpe", "wordpiece", "unigram"]) -> None:
+    config = TokenizerConfig(kind=kind, vocabulary=1_000)
+    endless = "ab" * 600_000
+    found = train_tokenizer(["to be or not to be", endless, "to be"], config, task="language")
+    assert found.decode(found.encode("to be")).replace(" ", "") == "tobe"
+    if kind != "wordpiece":  # whose words have at most 100 letters
+        assert found.decode(found.encode(endless)) == endless

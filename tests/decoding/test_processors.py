@@ -185,3 +185,7 @@ def test_an_end_that_the_vocabulary_lacks_is_no_token_to_forbid() -> None:
     model = hw.build("gpt2", layers=1, width=8, heads=2, vocabulary=31, length=16, seed=1).eval()
     assert model.config.special.end == (50256,)
     assert len(hw.generate(model, [5, 7], min_new_tokens=3, max_new_tokens=4).tokens) == 4
+
+
+def test_a_default_that_is_written_as_text_is_the_number() -> None:
+    assert GenerationDefaults.read({"do_sample": True, "temperature": "0.5"}).options == {"temperature": 0.5}

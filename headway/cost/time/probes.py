@@ -209,7 +209,8 @@ def update(dtype: torch.dtype, *, bytes: float) -> Made:
     """Gradients shortened to a norm, and a step of AdamW; bytes are those of the parameters in float32."""
     shape = (max(1, ceil(bytes / (4 * 256))), 256)
     parameter, slope, mean, square = (torch.full(shape, 0.01) for _ in range(4))
-    half = torch.ones(shape, dtype=dtype) if dtype.itemsize < 4 else None
+    # Of fewer bytes there are two: the gradient, which is read, and the copy of the parameter, which is written.
+    half, copied = (torch.ones(shape, dtype=dtype) for _ in range(2)) if dtype.itemsize < 4 else (None, None)
     count = torch.ones(())
 
     def step() -> None:
@@ -219,8 +220,8 @@ def update(dtype: torch.dtype, *, bytes: float) -> Made:
             [parameter], [given], [mean], [square], [], [count], lr=1e-3, beta1=0.9, beta2=0.99, weight_decay=0.1,
             eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
-        if half is not None:
-            half.copy_(parameter)
+        if copied is not None:
+            copied.copy_(parameter)
 
     return 4.0 * parameter.numel(), step
 

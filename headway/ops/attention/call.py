@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headway.config import Spec
+from headway.config.base import LARGEST, SMALLEST
 from headway.ops.bias import Bias
 from headway.ops.guard import at_least_float32
 from headway.ops.mask import Mask, allowed
@@ -204,8 +205,8 @@ def _position_rows(name: str, given: Tensor | None, batch: int, length: int) -> 
 
 
 def _check_numbers(scale: float | None, softcap: float | None) -> None:
-    if softcap is not None and not 0 < softcap < float("inf"):
-        raise ValueError(f"softcap is a positive number (None for no cap), not {softcap}")
+    if softcap is not None and not SMALLEST <= softcap <= LARGEST:
+        raise ValueError(f"softcap is a positive number that float32 holds (None for no cap), not {softcap}")
     if scale is not None and not abs(scale) < float("inf"):
         raise ValueError(f"scale is a finite number (1.0 for none), not {scale}")
 

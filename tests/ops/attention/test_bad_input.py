@@ -69,6 +69,8 @@ def test_tensors_that_do_not_fit(tensors: tuple[Any, Any, Any], words: list[str]
         ({"softcap": 0.0}, ["softcap", "positive", "0.0"]),
         ({"softcap": -2.0}, ["-2.0"]),
         ({"softcap": float("inf")}, ["softcap", "inf"]),
+        ({"softcap": 1e-320}, ["softcap", "float32", "1e-320"]),  # 0 in float32
+        ({"softcap": 1e39}, ["softcap", "float32", "1e+39"]),  # inf in float32
         ({"scale": float("nan")}, ["scale", "nan"]),
         ({"scale": float("inf")}, ["scale", "inf"]),
         ({"bias": torch.ones(4, 5)}, ["(4, 5)", "(2, 6, 5, 5)"]),
