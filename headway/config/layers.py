@@ -301,6 +301,8 @@ class BlockConfig(Frozen):
 class StackConfig(Frozen):
     """`layers` blocks, each with its own parameters: `block` again and again, or `block` and the `alternates` in turn.
 
+    `shared`: one block with one set of parameters, run as every layer (ALBERT, arXiv:1909.11942).
+
     So a stack of six layers with alternates (b, c) is block, b, c, block, b, c; a pattern is as short as it can be.
     `bias` is added to the scores of every self-attention. `scaled_init`: the last map of each residual branch starts
     smaller by √(branches · layers) (GPT-2).
@@ -316,6 +318,7 @@ class StackConfig(Frozen):
     final_norm: bool = False
     bias: PositionBias | None = None
     scaled_init: bool = False
+    shared: bool = False
 
     @property
     def pattern(self) -> tuple[BlockConfig, ...]:
@@ -364,6 +367,8 @@ class StackConfig(Frozen):
                 f"a stack feeds each layer's output to the next, so both need one size: this block maps width "
                 f"{self.block.width} to {self.block.output_width}"
             )
+        if self.shared and self.alternates:
+            raise ValueError("layers that share their parameters are one block: shared=True leaves no alternates")
         for other in self.alternates:
             self._check_alternate(other)
         if self.alternates:

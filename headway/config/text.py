@@ -8,8 +8,9 @@ from headway.config.base import Cap, Frozen, Size, forget_derived
 from headway.config.importing import split_name
 from headway.config.layers import DerivedSize, StackConfig
 from headway.config.model import ModelConfig
+from headway.config.size_limits import SIZE
 
-Whole = Annotated[int, Field(ge=0, strict=True)]
+Whole = Annotated[int, Field(ge=0, le=SIZE, strict=True)]
 
 
 class Special(Frozen):
@@ -36,7 +37,7 @@ class DecoderConfig(ModelConfig):
     length: Size  # positions it was made for
     stack: StackConfig
     positions: Literal["learned", "sinusoidal", "none"] = "none"
-    offset: Annotated[int, Field(ge=0, strict=True)] = 0
+    offset: Whole = 0
     own_embedding_width: Size | None = Field(default=None, alias="embedding_width")  # None: that of the stack
     embedding_scale: float = 1.0
     special: Special = Special()
@@ -187,9 +188,9 @@ class MaskedConfig(ModelConfig):
     own_word_activation: str | None = Field(default=None, alias="word_activation")  # None: that of the feed-forward
     adjacent: bool = False
     inverted: bool = False
-    inference: Annotated[int, Field(ge=0, strict=True)] = 0
+    inference: Whole = 0
     inference_labels: tuple[str, ...] = ()  # names of its classes; none, or one each
-    classes: Annotated[int, Field(ge=0, strict=True)] = 0
+    classes: Whole = 0
     labels: tuple[str, ...] = ()  # names of the classes; none, or one each
     outcome: Outcome = "one"
     token_classes: Whole = 0
@@ -317,7 +318,7 @@ class Seq2SeqConfig(ModelConfig):
     encoder: StackConfig
     decoder: StackConfig
     positions: Literal["learned", "sinusoidal", "halves", "timing", "none"] = "none"
-    offset: Annotated[int, Field(ge=0, strict=True)] = 0
+    offset: Whole = 0
     embedding_scale: float = 1.0
     embedding_norm: bool = False
     tied: bool = True
@@ -341,6 +342,8 @@ class Seq2SeqConfig(ModelConfig):
     @model_validator(mode="after")
     def _agree(self) -> "Seq2SeqConfig":
         encoder, decoder = self.encoder.block, self.decoder.block
+        if self.encoder.shared or self.decoder.shared:
+            raise ValueError("layers that share their parameters are for a model of one stack: shared=False")
         if encoder.attention.causal or encoder.cross is not None:
             raise ValueError("an encoder sees its whole source and nothing else: causal=False and no cross-attention")
         if decoder.cross is None or not decoder.attention.causal:

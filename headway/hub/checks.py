@@ -38,7 +38,7 @@ def check_depth(config: Frozen, names: Collection[str], directory: Path) -> None
             numbered.setdefault(name[: found.start()], set()).add(found[0])
     stored = max(map(len, numbered.values()), default=0)
     for name, stack in stacks_of(config).items():
-        if stack.layers > max(stored, QUICK_LAYERS):
+        if not stack.shared and stack.layers > max(stored, QUICK_LAYERS):
             raise ValueError(
                 f"config.json of {directory} says {stack.layers:,} layers ({name}), and the files hold tensors of "
                 f"{stored:,}"

@@ -38,6 +38,7 @@ FAMILIES = {
     "camembert": "headway.hub.families.roberta",
     "distilbert": "headway.hub.families.distilbert",
     "electra": "headway.hub.families.electra",
+    "albert": "headway.hub.families.albert",
     "mpnet": "headway.hub.families.mpnet",
     "modernbert": "headway.hub.families.modernbert",
     "t5": "headway.hub.families.t5",
@@ -88,10 +89,15 @@ class Entry:
 
     def forwards(self, theirs: Tensor, rows: Sequence[int]) -> list[Tensor]:
         """Ours, as views of theirs where they can be; `rows` is the first size of each."""
+        whole = self.together(theirs, len(rows))
+        return list(whole.split(list(rows))) if len(rows) > 1 else [whole]
+
+    def together(self, theirs: Tensor, parts: int) -> Tensor:
+        """All of ours, one below the other."""
         whole = theirs.t() if self.turned else theirs[(None,) * self.leading] if self.leading else theirs
         if self.heads > 1:  # heads x parts x rows of a head -> parts x heads x rows of a head
-            whole = whole.unflatten(0, (self.heads, len(rows), -1)).transpose(0, 1).flatten(0, 2)
-        return list(whole.split(list(rows))) if len(rows) > 1 else [whole]
+            whole = whole.unflatten(0, (self.heads, parts, -1)).transpose(0, 1).flatten(0, 2)
+        return whole
 
     def backwards(self, ours: Sequence[Tensor]) -> Tensor:
         """Theirs."""

@@ -42,7 +42,7 @@ from headway.hub.parts import part_names, parts_of
 from headway.hub.receipt import Hasher, ModelHash, Receipt, hash_of, model_hash, nonfinite
 from headway.hub.safetensors_file import ALIGNMENT
 from headway.hub.sentence_modules import MODULES
-from headway.hub.store import FLOATS, Store, read_config, tensor_names
+from headway.hub.store import CHANGED, FLOATS, Store, read_config, tensor_names
 from headway.hub.target import Directory, Function, Preset, Target, resolve
 from headway.models import build, on_meta, parameters, with_room
 from headway.models.model import Model
@@ -285,8 +285,10 @@ def load_model(path: str | Path, *, dtype: torch.dtype | str | None = None) -> L
         ours = _understood(family, config, names, directory)
         check_depth(ours, store.headers, directory)
         stored = _dtypes(family.table(ours), store, names)
+        _ = store.scan  # from here on beside everything else
+        tokenizer = Tokenizer.read(directory)
         model, receipt = fill(on_meta(ours), family, ours, store, names, _dtype(dtype, stored))
-    model.tokenizer = Tokenizer.read(directory)
+    model.tokenizer = tokenizer
     if stored and (name := str(stored[0]).removeprefix("torch.")) != receipt.dtype:
         receipt = replace(receipt, stored=name)
     if ours.writes:
@@ -338,8 +340,9 @@ def fill(
     """A model without memory, with the weights of a store; every tensor accounted for."""
     table = family.table(config)
     unused = account(family, table, store, names)
-    shapes = {name: part.shape for name, part in parts_of(model).items()}
-    counts = {name for name, part in parts_of(model).items() if not part.is_floating_point()}  # of a batch norm, say
+    expected = parts_of(model)
+    shapes = {name: part.shape for name, part in expected.items()}
+    counts = {name for name, part in expected.items() if not part.is_floating_point()}  # of a batch norm, say
     entries = [row for row in table if isinstance(row, Entry)]
     check_cover(entries, shapes)
     for entry in entries:
@@ -367,26 +370,46 @@ Counts = tuple[tuple[str, int], ...]  # names of parts, and how many of their nu
 def _take_weights(model: Any, entries: list[Entry], store: Store, names: Mapping[str, str]) -> tuple[Counts, Counts]:
     """Every tensor of theirs into our model; (numbers that are not finite, those that were finite in the file).
 
-    A parameter that is one tensor of the file, in its dtype and its order, is that part of the mapped file: processes
-    that read the same file share the memory, until one writes into it. Others are copied, once; so are small ones that
-    begin at an odd place, since products with them would differ in their last bits.
+    A parameter that is one tensor of the file in its dtype, or the transpose of one, is that part of the mapped file:
+    processes that read the same file share the memory, until one writes into it. Others are copied, once; so are small
+    ones that are transposed or begin at an odd place, since products with them would differ in their last bits.
     """
-    parts, own = parts_of(model), _undivided(model)
+    parts, own = parts_of(model), _parameters_by_parts(model)
+    for entry in entries:
+        theirs = store.tensor(names[entry.theirs])
+        whole = own.get(entry.names)
+        if whole is not None and whole.dtype == theirs.dtype:
+            together = entry.together(theirs, len(entry.names))
+            if _can_be_mapped(together):
+                whole.data = together
+                continue
+        for name, part in _parts(entry, theirs, parts):
+            parts[name].copy_(part)
+    scans = store.scanned()
+    kinds = {name: part.dtype for name, part in parts.items()}
+    unsure = [
+        entry
+        for entry in entries
+        if not scans[names[entry.theirs]].finite or store.tensor(names[entry.theirs]).dtype != kinds[entry.names[0]]
+    ]
+    return _count_nonfinite(model, unsure, store, names) if unsure else ((), ())
+
+
+def _count_nonfinite(model: Any, entries: list[Entry], store: Store, names: Mapping[str, str]) -> tuple[Counts, Counts]:
+    parts = parts_of(model)
     nonfinite_parts: list[tuple[str, int]] = []
     overflowed: list[tuple[str, int]] = []
     for entry in entries:
         for name, part in _parts(entry, store.tensor(names[entry.theirs]), parts):
-            if name in own and part.dtype == own[name].dtype and _can_be_mapped(part):
-                own[name].data = taken = part
-            else:
-                taken = parts[name].copy_(part)
-            if count := nonfinite(taken):
+            if count := nonfinite(parts[name]):
                 (nonfinite_parts if nonfinite(part) else overflowed).append((name, count))
     return tuple(nonfinite_parts), tuple(overflowed)
 
 
 def _can_be_mapped(part: Tensor) -> bool:
-    return part.is_contiguous() and (part.data_ptr() % ALIGNMENT == 0 or part.nbytes >= LARGE)
+    if part.nbytes >= LARGE:
+        return part.is_contiguous() or (part.ndim == 2 and part.t().is_contiguous())
+    return part.is_contiguous() and part.data_ptr() % ALIGNMENT == 0
 
 
 def _parts(entry: Entry, theirs: Tensor, ours: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -395,45 +418,52 @@ def _parts(entry: Entry, theirs: Tensor, ours: Mapping[str, Tensor]) -> Iterator
     yield from zip(entry.names, entry.forwards(theirs, rows), strict=True)
 
 
-def _undivided(model: Any) -> dict[str, Tensor]:
-    """Parameters and buffers that are one tensor in files too, by their names there."""
-    divided = part_names(model)
-    tensors = (*model.named_parameters(), *model.named_buffers())
-    return {next(iter(divided[name])): tensor for name, tensor in tensors if len(divided[name]) == 1}
+def _parameters_by_parts(model: Any) -> dict[tuple[str, ...], Tensor]:
+    """Parameters and buffers by the names that files have for their parts."""
+    names = part_names(model)
+    return {tuple(names[name]): tensor for name, tensor in (*model.named_parameters(), *model.named_buffers())}
 
 
 def _hashes(model: Any, entries: list[Entry], store: Store, names: Mapping[str, str]) -> ModelHash:
-    """The hash of the weights as stored: now where there is one to compare it with, else when somebody asks."""
-    directory, files = store.directory, store.files
+    """The hash of the weights as stored: now where they can be compared by it alone, else when somebody asks."""
     parts = parts_of(model)
-    if store.written_hash is None:
-        shapes = {name: torch.empty(part.shape, device="meta") for name, part in parts.items()}
-        return ModelHash(lambda: _hash_files(directory, files, entries, names, shapes))
+    if store.written_hash is not None and not store.has_content_hash:
+        if (digest := _hash_of_tensors(store, entries, names, parts)) != store.written_hash:
+            raise ValueError(CHANGED.format(store.directory))
+        return ModelHash(digest)
+    shapes = {name: torch.empty(part.shape, device="meta") for name, part in parts.items()}
+    directory, files, noted = store.directory, store.files, store.written_hash
+
+    def read_again() -> str:
+        if _files_of(directory) != files:
+            if noted is not None:  # the writer's, which the hash of the bytes covered
+                return noted
+            raise ValueError(f"the weights in {directory} have changed since they were loaded: their hash is not known")
+        with Store(directory) as again:
+            digest = _hash_of_tensors(again, entries, names, shapes)
+        if digest != (noted or digest):
+            raise ValueError(f"the weights in {directory} are not those that their hash was noted for")
+        return digest
+
+    return ModelHash(read_again)
+
+
+def _files_of(directory: Path) -> dict[str, tuple[int, ...]]:
+    try:
+        with Store(directory) as store:
+            return store.files
+    except ValueError:
+        return {}
+
+
+def _hash_of_tensors(store: Store, entries: list[Entry], names: Mapping[str, str], parts: Mapping[str, Tensor]) -> str:
     hasher = Hasher()
     for entry in entries:
         for name, part in _parts(entry, store.tensor(names[entry.theirs]), parts):
             # Ours lies in one piece, also where theirs is transposed.
-            hasher.add(name, parts[name] if parts[name].dtype == part.dtype else part)
-    if (digest := hasher.hexdigest()) != store.written_hash:
-        raise ValueError(f"the weights in {directory} are not those that were saved: their hash has changed")
-    return ModelHash(digest)
-
-
-def _hash_files(
-    directory: Path,
-    files: Mapping[str, tuple[int, ...]],
-    entries: list[Entry],
-    names: Mapping[str, str],
-    shapes: Mapping[str, Tensor],
-) -> str:
-    hasher = Hasher()
-    with Store(directory) as store:
-        if store.files != files:
-            raise ValueError(f"the weights in {directory} have changed since they were loaded: their hash is not known")
-        for entry in entries:
-            for name, part in _parts(entry, store.tensor(names[entry.theirs]), shapes):
-                hasher.add(name, part)
-        return hasher.hexdigest()
+            ready = parts[name].dtype == part.dtype and not parts[name].is_meta
+            hasher.add(name, parts[name] if ready else part)
+    return hasher.hexdigest()
 
 
 def stored_as(config: Any) -> str:

@@ -14,6 +14,7 @@ from headway.data.publish import PREFIX, is_working, make_directory, replacing
 from headway.data.tokenizer import TEMPLATES, Tokenizer
 from headway.hub.carried_files import BASE_CARD, CARD, Carried, carry
 from headway.hub.checks import check_written
+from headway.hub.content_hash import CONTENT, content_hash
 from headway.hub.families.common import unfit
 from headway.hub.family import Entry, Family, family_named
 from headway.hub.hashes import HASHES, MEANING, STEP, is_carried, write_hashes
@@ -173,9 +174,9 @@ def _exported(family: Family, model: nn.Module) -> tuple[dict[str, Tensor], str]
 
 def write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shard: int) -> None:
     parts = list(_parts(tensors, shard))
-    said = {"format": "pt", HASH: digest}
+    notes = {HASH: digest, CONTENT: content_hash(tensors, digest)}
     if len(parts) == 1:
-        write(directory / WEIGHTS, parts[0], said)
+        write(directory / WEIGHTS, parts[0], {"format": "pt", **notes})
         return
     places = {}
     for number, part in enumerate(parts, start=1):
@@ -183,7 +184,7 @@ def write_tensors(tensors: dict[str, Tensor], directory: Path, digest: str, shar
         write(directory / file, part, {"format": "pt"})
         places |= dict.fromkeys(part, file)
     total = sum(tensor.nbytes for tensor in tensors.values())
-    write_json(directory / INDEX, {"metadata": {"total_size": total, HASH: digest}, "weight_map": places})
+    write_json(directory / INDEX, {"metadata": {"total_size": total, **notes}, "weight_map": places})
 
 
 def _parts(tensors: dict[str, Tensor], shard: int):

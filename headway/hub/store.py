@@ -1,8 +1,9 @@
 """The tensors of a directory: one safetensors file, or shards and their index. Headers are read; tensors when asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ from torch import Tensor
 
 from headway.config.read_file import open_file
 from headway.data.files import read_json, read_optional
+from headway.hub.content_hash import CONTENT, joined_hash
+from headway.hub.safetensors_file import DTYPES
+from headway.native.blake3 import Scan, TensorScan
+from headway.native.build import library
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 HASH = "headway_hash"  # where a file that we wrote says what it holds
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+CHANGED = "the weights in {} are not those that were saved: their hash has changed"
 POINTER = b"version https://git-lfs"
 FLOATS = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -38,10 +44,12 @@ class Store:
         self.directory = directory
         self._stack = ExitStack()
         self._open: dict[str, Any] = {}
+        self._tensors: dict[str, Tensor] = {}
         self.headers: dict[str, Header] = {}
         self.files: dict[str, tuple[int, ...]] = {}  # which files these are: inode, size and time
         self.absent: dict[str, str] = {}  # names in the index that no file holds, and which it says does
         self.written_hash: str | None = None  # the hash that the writer noted
+        self.written_content: str | None = None  # and that of the bytes, in files of newer versions
         try:
             self._read_headers()
         except BaseException:
@@ -52,11 +60,36 @@ class Store:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if "scan" in vars(self):
+            self.scan.stop()
         self._stack.close()
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, as the file holds it."""
-        return self._open[self.headers[name].file].get_tensor(name)
+        if name not in self._tensors:
+            self._tensors[name] = self._open[self.headers[name].file].get_tensor(name)
+        return self._tensors[name]
+
+    @property
+    def has_content_hash(self) -> bool:
+        """Whether the bytes are compared by the hash that is fast where there are compiled kernels."""
+        return self.written_content is not None and library() is not None
+
+    @cached_property
+    def scan(self) -> Scan:
+        """One pass over all bytes, in a thread of its own from the moment somebody first asks for it."""
+        known = DTYPES.values()
+        tensors = {name: self.tensor(name) for name, header in self.headers.items() if header.dtype in known}
+        return Scan(tensors, hashed=self.has_content_hash)
+
+    def scanned(self) -> dict[str, TensorScan]:
+        """What the pass found; weights that are not those that were written are refused."""
+        found = self.scan.results()
+        if self.has_content_hash:
+            tensors = {name: self.tensor(name) for name in found}
+            if joined_hash(found, tensors, self.written_hash or "") != self.written_content:
+                raise ValueError(CHANGED.format(self.directory))
+        return found
 
     def _read_headers(self) -> None:
         if (self.directory / INDEX).exists():
@@ -79,7 +112,7 @@ class Store:
                 raise ValueError(f"{where} names {file!r}, which is not a file of its own directory")
             self._read_file(file)
         said = index.get("metadata") or {}
-        self.written_hash = said.get(HASH) if isinstance(said, dict) else None
+        self._read_notes(said if isinstance(said, dict) else {})
         self.absent = {name: file for name, file in places.items() if name not in self.headers}
         for name, file in places.items():
             if name in self.headers and self.headers[name].file != file:
@@ -88,6 +121,9 @@ class Store:
             raise ValueError(
                 f"{self.directory} holds {WEIGHTS} and {INDEX} with other files: take away what is not the model"
             )
+
+    def _read_notes(self, said: Mapping[str, Any]) -> None:
+        self.written_hash, self.written_content = said.get(HASH), said.get(CONTENT)
 
     def _read_file(self, file: str) -> None:
         path = self.directory / file
@@ -101,7 +137,7 @@ class Store:
         self._open[file] = opened
         status = path.stat()
         self.files[file] = (status.st_ino, status.st_size, status.st_mtime_ns)
-        self.written_hash = (opened.metadata() or {}).get(HASH)
+        self._read_notes(opened.metadata() or {})
         for name in opened.keys():  # noqa: SIM118 (not a dict)
             if name in self.headers:
                 raise ValueError(f"{name!r} stands in {self.headers[name].file} and again in {file}")

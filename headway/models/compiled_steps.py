@@ -32,6 +32,7 @@ from headway.ops.values import tracing
 
 _version = attrgetter("_version")
 _CHUNK = 1024  # positions whose rotation is computed together
+_ROTATED = 2**20  # positions that have room for one; whatever its length, a model of more decodes by its layers there
 
 
 class Unknown(Exception):
@@ -219,7 +220,7 @@ class ModelProgram:
             _only(c.rotary, "base", "width", "interleaved", "scaling")
             width, alike = c.rotary.width or layer.head_width, c.rotary.longest_alike
             # A longer text is turned otherwise from its first token on, and is read anew by the layers.
-            self._positions = self._positions if alike is None else min(self._positions, alike)
+            self._positions = min(self._positions, _ROTATED, alike or _ROTATED)
             rotation = next((one for one in self._rotations if (one.rotary, one.width) == (c.rotary, width)), None)
             if rotation is None:
                 rotation = Rotation(c.rotary, width, self._positions)

@@ -24,7 +24,7 @@ class LinearOperation(ctypes.Structure):
 
     _fields_ = [
         *((name, _I) for name in ("weight_kind", "group", "half_scales", "norm", "activation", "reuse", "check")),
-        *(("unused", _I), ("inputs", _L), ("outputs", _L)),
+        *(("turned", _I), ("inputs", _L), ("outputs", _L)),
         *((name, _P) for name in ("weight", "scale", "minimum", "bias", "norm_weight", "norm_bias")),
         *((name, _P) for name in ("in_", "factor", "residual", "out")),
         ("eps", _F),
@@ -35,9 +35,10 @@ class LinearOperation(ctypes.Structure):
 class LinearWeights:
     """The weights of one linear map.
 
-    float32 or bfloat16 of shape [O, I]; int8 of [O, I] with scales float32 [O]; or in groups of inputs, with scales
-    float32 or float16 [O, I / group]: int8 of [O, I], or uint8 of [O, I / 2], two 4-bit numbers a byte (the first in
-    its lower half), which mean (number - 8) · scale, or number · scale + minimum.
+    float32 or bfloat16 of shape [O, I], which may be the transpose of what lies in memory; int8 of [O, I] with scales
+    float32 [O]; or in groups of inputs, with scales float32 or float16 [O, I / group]: int8 of [O, I], or uint8 of
+    [O, I / 2], two 4-bit numbers a byte (the first in its lower half), which mean (number - 8) · scale, or
+    number · scale + minimum.
     """
 
     weight: Tensor
@@ -60,10 +61,17 @@ class LinearWeights:
         return 0 if self.scale is None or self.scale.ndim == 1 else self.inputs // self.scale.shape[1]
 
     @property
+    def turned(self) -> bool:
+        """Whether floats lie as [I, O] in memory, as GPT-2's files have them."""
+        return self.scale is None and not self.weight.is_contiguous() and self.weight.t().is_contiguous()
+
+    @property
     def served(self) -> bool:
         """Whether the kernels can read them."""
         parts = [x for x in (self.weight, self.bias, self.scale, self.minimum) if x is not None]
-        if not all(x.is_cpu and x.is_contiguous() and x.numel() and not x.is_inference() for x in parts):
+        if not all(x.is_cpu and x.numel() and not x.is_inference() for x in parts):
+            return False
+        if not all(x.is_contiguous() or (x is self.weight and self.turned) for x in parts):
             return False
         if self.weight.dtype in (torch.float32, torch.bfloat16):
             return self.scale is None
@@ -81,7 +89,7 @@ class LinearWeights:
         """What the source has to know of them."""
         half = self.scale is not None and self.scale.dtype == torch.float16
         sizes = {"inputs": self.inputs, "outputs": self.weight.shape[0]}
-        return {"weight_kind": self.kind, "group": self.group, "half_scales": half, **sizes}
+        return {"weight_kind": self.kind, "group": self.group, "half_scales": half, "turned": self.turned, **sizes}
 
     def sizes(self, kernels: ctypes.CDLL) -> int:
         """Bytes that they take when they are packed."""

@@ -8,8 +8,9 @@ A stack is a loop over blocks. An encoder is a stack whose attention is not caus
 decoder that reads a source has blocks with cross-attention.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import torch.nn.functional as F
@@ -180,7 +181,7 @@ class Stack(nn.Module):
     def __init__(self, config: StackConfig | None = None, **options: Any) -> None:
         super().__init__()
         c = self.config = stack_config(**options) if config is None else without_options(config, options)
-        self.blocks = nn.ModuleList(Block(block) for block in c.blocks)
+        self.blocks = nn.ModuleList(Block(block) for block in (c.blocks[:1] if c.shared else c.blocks))
         self.norm = make_norm(c.block.norm if c.final_norm else "none", c.block.output_width, eps=c.block.eps)
         self.bias = None if c.bias is None else make_bias(c.bias, c.block.attention)
         for block in c.pattern if c.bias is not None else ():
@@ -200,14 +201,18 @@ class Stack(nn.Module):
                     context.positions if isinstance(context.positions, Pairs) else Pairs.of(x.shape[1], device=x.device)
                 )
                 context = replace(context, bias=context.tabled(pairs))
-        for index, block in enumerate(self.blocks):
+        for index, block in enumerate(self._layers()):
             x = block(x, context, NO_CACHE if caches is None else caches[index])
         return self.norm(x)
 
+    def _layers(self) -> Iterable[nn.Module]:
+        """The block of every layer; the same one for all where they share it."""
+        return repeat(self.blocks[0], self.config.layers) if self.config.shared else self.blocks
+
     def _begin(self, x: Tensor, context: Context, caches: Sequence[BlockCache] | None) -> Tensor:
         """A pass that begins and ends here: a stack that is used by itself."""
-        if caches is not None and len(caches) != len(self.blocks):
-            raise ValueError(f"{len(self.blocks)} blocks have {len(self.blocks)} caches, not {len(caches)}")
+        if caches is not None and len(caches) != (layers := self.config.layers):
+            raise ValueError(f"{layers} blocks have {layers} caches, not {len(caches)}")
         for block, cache in zip(self.config.blocks, caches or (), strict=False):
             if cache.own is not None:
                 check_cache(cache.own, block.attention, None)

@@ -5,7 +5,7 @@ product of one row to a single core, and one of a few rows to a kernel that copi
 with the rows of W shared out, the same memory is read at one and a half to twice the rate (docs/log.md).
 
 A product of many rows in float32 goes through oneDNN where the processor has AVX-512: torch gives it to MKL, which is
-10 to 20 % slower there, and faster on processors without AVX-512 (docs/log.md).
+10 to 20 % slower there, and faster on processors without AVX-512. So does one of few rows with a large W (docs/log.md).
 """
 
 from functools import lru_cache
@@ -24,6 +24,7 @@ FEW = 128  # rows of x: with more, torch's own product is as fast
 MANY = 16  # rows of x: with more, half precision goes by way of float32 where the processor has no unit for it
 SHARE = 192  # rows of W in a part, about; fewer cost more in calls than they gain
 LARGE = 2**26  # multiply-adds: below, the call of a function of ours costs what oneDNN gains
+MEDIUM = 2**22  # multiply-adds of few rows without gradients: from here on oneDNN is faster than the parts
 
 
 def linear(
@@ -43,8 +44,10 @@ def linear(
         and x.shape[-1] == weight.shape[1]
         and (bias is None or (bias.dtype == x.dtype and bias.shape == weight.shape[:1] and bias.is_contiguous()))
         and x.dtype == weight.dtype and x.dtype.itemsize >= 4 and x.is_floating_point()
-        and x.is_cpu and weight.is_contiguous() and x.is_contiguous()
+        and x.is_cpu and x.is_contiguous() and (weight.is_contiguous() or weight.t().is_contiguous())
     )  # fmt: skip
+    if few and rows * weight.numel() >= MEDIUM and x.dtype == torch.float32 and _by_onednn(x, weight):
+        return _onednn(x, weight, bias)
     count = parts(weight.shape[0]) if few else 1
     if count == 1:
         return _many_rows(x, weight, bias, rows)
@@ -53,7 +56,8 @@ def linear(
     outputs, inputs = weight.shape
     share = outputs // count
     repeated = x.as_strided((count, rows, inputs), (0, inputs, 1))
-    shared = weight.as_strided((count, inputs, share), (share * inputs, 1, inputs))
+    across, down = weight.stride()  # of outputs and inputs; transposed where a file holds it so
+    shared = weight.as_strided((count, inputs, share), (share * across, down, across))
     if bias is None:
         found = torch.bmm(repeated, shared)
     else:
@@ -79,11 +83,15 @@ def _many_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Ten
         rows * weight.numel() >= LARGE and x.dtype == weight.dtype == torch.float32 and x.is_cpu
         and x.shape[-1] == weight.shape[1] and (bias is None or bias.dtype == torch.float32)
     )  # fmt: skip
-    if not large or not _onednn_is_faster() or observed(x, weight):
+    if not large or not _by_onednn(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled():
         return _OneDNN.apply(x, weight, bias)
     return _onednn(x, weight, bias)
+
+
+def _by_onednn(x: Tensor, weight: Tensor) -> bool:
+    return _onednn_is_faster() and not observed(x, weight)
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

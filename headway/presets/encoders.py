@@ -56,6 +56,17 @@ def electra(*, embedding_width: int | None = None, **options: Any) -> MaskedConf
     return bert(embedding_width=embedding_width, **chosen)
 
 
+def albert(*, embedding_width: int | None = 128, **options: Any) -> MaskedConfig:
+    """An ALBERT of any size: a BERT of one block, run as every layer, whose embeddings are narrower (arXiv:1909.11942).
+
+    >>> albert(width=768, heads=12, layers=12).stack.shared
+    True
+    """
+    usual: dict[str, Any] = {"family": "albert", "vocabulary": 30000, "activation": "gelu_tanh", "dropout": 0.0}
+    chosen: dict[str, Any] = usual | {"special": Special(begin=2, end=(3,), pad=0)} | options
+    return bert(embedding_width=embedding_width, **chosen).replace("stack", shared=True)
+
+
 BUCKETS = 32  # of differences of positions: MPNet has no other number
 
 
@@ -126,6 +137,10 @@ PRESETS: dict[str, Callable[[], MaskedConfig]] = {
     "electra-small": partial(electra, width=256, heads=4, layers=12, embedding_width=128),
     "electra-base": partial(electra, width=768, heads=12, layers=12),
     "electra-large": partial(electra, width=1024, heads=16, layers=24),
+    "albert-base": partial(albert, width=768, heads=12, layers=12),
+    "albert-large": partial(albert, width=1024, heads=16, layers=24),
+    "albert-xlarge": partial(albert, width=2048, heads=16, layers=24),
+    "albert-xxlarge": partial(albert, width=4096, heads=64, layers=12),
     "mpnet-base": partial(mpnet, width=768, heads=12, layers=12),
     "modernbert-base": partial(modernbert, width=768, heads=12, layers=22, hidden=1152),
     "modernbert-large": partial(modernbert, width=1024, heads=16, layers=28, hidden=2624),

@@ -38,8 +38,11 @@ def _modules(model: nn.Module, part: str) -> Iterator[nn.Module]:
         raise ValueError(f"freeze takes {EMBEDDINGS}, layers:0-3 or encoder.layers:0-3, not {part!r}")
     stack = _stack(model, part, said[1])
     first, last = int(said[2]), int(said[3] or said[2])
-    if not first <= last < len(stack.blocks):
-        raise ValueError(f"freeze {part}: the layers are 0 to {len(stack.blocks) - 1}, the first before the last")
+    end = stack.config.layers - 1
+    if not first <= last <= end:
+        raise ValueError(f"freeze {part}: the layers are 0 to {end}, the first before the last")
+    if stack.config.shared and (first, last) != (0, end):
+        raise ValueError(f"freeze {part}: these layers share one block's parameters, so freeze all: layers:0-{end}")
     yield from list(stack.blocks)[first : last + 1]
 
 

@@ -25,6 +25,7 @@ from headway.config.text import RecurrentConfig, SentenceConfig
 from headway.config.vision import DaViTConfig, VisionConfig
 from headway.cost.setting import Setting
 from headway.presets.bert import bert
+from headway.presets.encoders import albert
 from headway.presets.seeds import bare_block, ttic_layer, udl_channels
 from headway.presets.seq2seq import bart, marian, t5
 from headway.presets.vision import vit
@@ -172,6 +173,11 @@ CASES: dict[str, Callable[[], Case]] = {
         bert(width=110, heads=5, layers=2, hidden=431, vocabulary=1009, length=256, words=True), 3, 211, 31
     ),
     "classes": lambda: of_masked(_bert(classes=3, words=True)),
+    "albert": lambda: of_masked(
+        albert(width=35, heads=5, layers=3, hidden=83, vocabulary=97, length=256, embedding_width=23, words=True)
+    ),
+    "gpt shared": lambda: of_language(gpt(dropout=0.1, layers=5).replace("stack", shared=True)),
+    "vectors shared": lambda: of_vectors(stacked({}).replace("stack", shared=True, layers=3)),
     "sentence": lambda: of_sentences(SentenceConfig(encoder=_bert(), limit=64)),
     "marian": lambda: of_source(smaller(marian(width=35, layers=2, heads=5, vocabulary=97), head_bias=True)),
     "bart": lambda: of_source(smaller(bart(width=35, layers=1, heads=5), vocabulary=97, target_vocabulary=101)),

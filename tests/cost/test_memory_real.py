@@ -31,13 +31,14 @@ RARE = {
     "gpt post", "gpt batch norm", "llama neighbours", "llama part", "llama medium", "large softcap", "local dilated",
     "linear groups", "words medium", "t5 gated", "t5 one text", "t5 long", "bart", "one way", "vit windows", "vit near",
     "davit kernel", "bare block", "local both ways", "additive", "llama widths", "softcap long", "linear both ways",
-    "deit", "vit padded windows", "classes", "ttic layer",
+    "deit", "vit padded windows", "classes", "ttic layer", "gpt shared", "vectors shared",
 }  # fmt: skip
 DAILY = [name for name in CASES if THOROUGH or name not in RARE]
 # "sentence" was written when its objective mixed precisions; it is not measured in half precision yet.
 HALF = [name for name in CASES if name != "sentence"] if THOROUGH else ["gpt", "llama", "local", "words", "t5"]
 # Not tiles: what their blocks hold beside autograd outlives a checkpoint (548,155 bytes predicted, 806,055 measured).
-AGAIN = ["gpt dropout", "llama", "words", "marian", *(["linear", "t5", "vit", "bart"] if THOROUGH else [])]
+AGAIN = ["gpt dropout", "llama", "words", "marian", "gpt shared"]
+AGAIN += ["linear", "t5", "vit", "bart", "albert"] if THOROUGH else []
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,12 @@ def test_vectors_and_sentences() -> None:
     same(SentenceConfig(encoder=masked(Local(window=2)), limit=13), 13)
 
 
+def test_layers_of_one_block() -> None:
+    """Each layer sees farther than the one before, though one module runs as all of them."""
+    same(language(Local(window=2), layers=3).replace("stack", shared=True), 11)
+    same(masked(Local(window=2), layers=3).replace("stack", shared=True), 11)
+
+
 def test_the_report_is_the_same_and_another_window_is_not() -> None:
     model = model_of(language(Local(window=3)))
     assert measured(model, 11) == reach(language(Local(window=3)), 11)

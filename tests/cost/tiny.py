@@ -22,7 +22,7 @@ from headway.config.layers import QKNorm, VectorsConfig
 from headway.config.text import ClassifierConfig, DenseConfig, RecurrentConfig, SentenceConfig, Seq2SeqConfig
 from headway.config.vision import DaViTConfig
 from headway.presets.bert import bert
-from headway.presets.encoders import distilbert, electra, modernbert, mpnet
+from headway.presets.encoders import albert, distilbert, electra, modernbert, mpnet
 from headway.presets.gpt2 import gpt2
 from headway.presets.vision import vit
 from tests.thorough import THOROUGH
@@ -130,6 +130,8 @@ MODELS: dict[str, Frozen] = {
     "modernbert": modernbert(**ENCODER, windows=(None, 3, None, 3), classes=5, pooler_over="mean"),
     "distilbert-answers": distilbert(**ENCODER, answers=True),
     "classifier": ClassifierConfig.on(language(), classes=5),
+    "albert": albert(**ENCODER, embedding_width=11, words=True, adjacent=True),
+    "shared": language().replace("stack", shared=True),
 }  # fmt: skip
 
 

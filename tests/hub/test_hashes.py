@@ -5,19 +5,25 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import headway
 from headway.cli import main
 from headway.config import Special
-from headway.config.train import TokenizerConfig
+from headway.config.train import TokenizerConfig, TrainConfig
 from headway.data.tokenizer_training import train_tokenizer
+from headway.hub.content_hash import content_hash
 from headway.hub.receipt import nonfinite
+from headway.native.build import switched_off
 from headway.presets.gpt2 import gpt2
+from headway.training.tasks.common import start_of
 from tests.fresh import fresh
 from tests.thorough import THOROUGH
 
@@ -167,3 +173,83 @@ def test_eval_and_convert_do_not_pass_them_on_in_silence(tmp_path: Path, capsys:
     assert json.loads(said.out)["nonfinite"]["tokens.weight"] > 0
     main(["eval", str(place), str(text), "--json"])
     assert "weights that are not finite" in json.loads(capsys.readouterr().out)["notes"][-1]
+
+
+def flip(file: Path, place: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("shard", [10**9, 10**4])
+def test_a_flipped_bit_of_any_tensor_is_refused(tmp_path: Path, native: bool, shard: int) -> None:
+    headway.save(fresh(TINY), tmp_path / "m", shard=shard)
+    for file in sorted((tmp_path / "m").glob("*.safetensors")):
+        size = file.stat().st_size
+        for place in (size - 1, size - 1001, size // 2):
+            flip(file, place)
+            with (
+                nullcontext() if native else switched_off(),
+                pytest.raises(ValueError, match="are not those that were sa"),
+            ):
+                headway.load(tmp_path / "m")
+            flip(file, place)
+    assert headway.load(tmp_path / "m").receipt.verified
+
+
+def note(place: Path, **changed: str | None) -> None:
+    """The same tensors with other notes of their hashes."""
+    file = place / "model.safetensors"
+    with safe_open(file, framework="pt") as opened:
+        notes = {**opened.metadata(), **changed}
+    save_file(load_file(file), file, metadata={name: said for name, said in notes.items() if said is not None})
+
+
+def test_each_of_the_two_hashes_is_compared(tmp_path: Path) -> None:
+    headway.save(fresh(TINY), tmp_path / "m")
+    whole = headway.load(tmp_path / "m").receipt
+    for change in ({"headway_blake3": "0" * 64}, {"headway_hash": "0" * 64}, {"headway_hash": None}):
+        headway.save(fresh(TINY), tmp_path / "m", overwrite=True)
+        note(tmp_path / "m", **change)
+        with pytest.raises(ValueError, match="are not those that were saved"):
+            headway.load(tmp_path / "m")
+    headway.save(fresh(TINY), tmp_path / "m", overwrite=True)
+    note(tmp_path / "m", headway_blake3=None)  # as older versions wrote it
+    assert headway.load(tmp_path / "m").receipt == replace(whole)
+    note(tmp_path / "m", headway_hash="0" * 64)
+    with pytest.raises(ValueError, match="are not those that were saved"):
+        headway.load(tmp_path / "m")
+
+
+def test_a_hash_that_was_noted_for_other_weights_is_not_passed_on(tmp_path: Path) -> None:
+    """Whoever writes both hashes can make a load go through; the hash in the receipt is still that of the weights."""
+    headway.save(fresh(TINY), tmp_path / "m")
+    file = tmp_path / "m" / "model.safetensors"
+    note(tmp_path / "m", headway_hash="0" * 64, headway_blake3=content_hash(load_file(file), "0" * 64))
+    receipt = headway.load(tmp_path / "m").receipt
+    with pytest.raises(ValueError, match="are not those that their hash was noted for"):
+        _ = receipt.hash
+
+
+def test_large_transposed_weights_stay_in_the_file_and_mean_the_same(tmp_path: Path) -> None:
+    model = fresh(gpt2(width=384, layers=1, heads=6).model_copy(update={"vocabulary": 53, "length": 19}))
+    headway.save(model, tmp_path / "m")
+    again = headway.load(tmp_path / "m").model
+    assert not again.stack.blocks[0].attention.qkv.weight.is_contiguous()
+    assert again.stack.blocks[0].attention.out.weight.is_contiguous()  # small
+    for (name, one), other in zip(model.named_parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other), name
+    tokens = torch.arange(11)[None]
+    assert torch.allclose(model(tokens), again(tokens), atol=1e-5)
+    assert [list(x.tokens) for x in headway.generate(again, [[3, 5]], max_new_tokens=7)] == [
+        list(x.tokens) for x in headway.generate(model, [[3, 5]], max_new_tokens=7)
+    ]
+    headway.save(again, tmp_path / "n")
+    assert digests(tmp_path / "n") == digests(tmp_path / "m")
+
+
+def test_training_starts_from_parameters_in_one_piece(tmp_path: Path) -> None:
+    headway.save(fresh(gpt2(width=384, layers=1, heads=6).model_copy(update={"vocabulary": 53})), tmp_path / "m")
+    start = start_of(TrainConfig.model_validate({"task": "language", "model": {"start": str(tmp_path / "m")}}))
+    assert start is not None and all(parameter.is_contiguous() for parameter in start.model.parameters())

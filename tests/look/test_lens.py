@@ -50,6 +50,10 @@ def their_bart() -> nn.Module:
     )
 
 
+def shared() -> nn.Module:
+    return Language(gpt2(width=12, heads=3, layers=3, vocabulary=V, length=19).replace("stack", shared=True))
+
+
 def their_gpt2() -> nn.Module:
     return transformers.GPT2LMHeadModel(
         transformers.GPT2Config(vocab_size=V, n_embd=12, n_layer=3, n_head=3, n_positions=19)
@@ -59,6 +63,7 @@ def their_gpt2() -> nn.Module:
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "language": language,
     "masked": lambda: masked(words=True),
+    "shared": shared,
     "seq2seq": own_t5,
     "GPT-2": their_gpt2,
     "Llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)),

@@ -131,3 +131,20 @@ class TestTheLayer:
         layer(x).sum().backward()
         assert x.grad is not None and torch.allclose(x.grad[0], layer.dequantized().sum(0), rtol=0, atol=1e-4)
         assert layer(x.detach().double()).dtype == torch.float64
+
+
+def test_weights_that_lie_the_other_way_round_are_packed_alike(kernels: str) -> None:
+    library = build.load(kernels)
+    for dtype in (torch.float32, torch.bfloat16):
+        weight = torch.randn(53, 37).to(dtype)
+        plain, turned = LinearWeights(weight), LinearWeights(weight.t().contiguous().t())
+        assert turned.turned and turned.served and not plain.turned
+        found = []
+        for one in (plain, turned):
+            program = Program(library)
+            x = program.buffer(37)
+            program.embed(weight.new_tensor(torch.eye(37).tolist()), None, x)
+            program.linear(one, x, None)
+            program.seal()
+            found.append(program.run(torch.arange(11), torch.zeros(11), Caches([], [], 0)))
+        assert torch.equal(found[0], found[1]) and torch.equal(found[0], weight.float().t()[:11])

@@ -256,7 +256,8 @@ def test_an_embedding(kernels: str) -> None:
 
 
 def test_weights_that_are_not_served() -> None:
-    assert not LinearWeights(torch.zeros(5, 3).T).served
+    assert LinearWeights(torch.zeros(5, 3).T).served and not LinearWeights(torch.zeros(5, 6)[:, ::2]).served
+    assert not LinearWeights(torch.zeros(64, 3, dtype=torch.int8).T, scale=torch.zeros(3)).served
     assert not LinearWeights(torch.zeros(3, 18, dtype=torch.uint8), scale=torch.zeros(3, 3)).served  # groups of 12
     assert not LinearWeights(torch.zeros(3, 48, dtype=torch.int8)).served
     assert LinearWeights(torch.zeros(3, 64, dtype=torch.int8), scale=torch.zeros(3, 2).half()).served

@@ -7,6 +7,7 @@ from headway.cost.setting import Setting
 from headway.cost.verify import real_inputs
 from headway.models import make
 from headway.nn.attention import Core
+from headway.nn.block import Stack
 from headway.observe.attention import captured
 from headway.observe.weights import CapturedAttention
 from tests.cost.tiny import MODELS, SOME
@@ -25,6 +26,8 @@ def test_nothing_changes_and_all_is_seen(name: str) -> None:
         assert torch.equal(on, off)
         found.append(seen)
     cores = [key.removesuffix(".core") for key, part in model.named_modules() if isinstance(part, Core)]
+    shared = [part.config.layers for part in model.modules() if isinstance(part, Stack) and part.config.shared]
+    cores *= shared[0] if shared else 1  # one block runs as all layers
     assert sorted(one.name for one in found[0]) == sorted(cores) and cores
     for one, other in zip(*found, strict=True):
         assert one.weights().shape == one.shape == other.shape

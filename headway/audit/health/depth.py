@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.audit.health.record import Depth, Logits, Symptom
+from headway.nn.block import Stack
 from headway.observe.hooks import first_tensor, is_block
 
 # Containers of blocks: the same class several times in a row.
@@ -19,11 +20,14 @@ FLOAT16, BFLOAT16 = torch.finfo(torch.float16).max, torch.finfo(torch.bfloat16).
 
 
 def blocks(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The outermost modules that stand several times, of one class, with parameters, in one container."""
+    """The outermost modules that stand several times, of one class, with parameters, in one container; and one that
+    runs as every layer of a stack."""
     found: list[tuple[str, nn.Module]] = []
     for name, part in module.named_modules():
         inside = any(name.startswith(f"{one}.") for one, _ in found)
-        if isinstance(part, _CONTAINERS) and not inside:
+        if isinstance(part, Stack) and part.config.shared:
+            found += [(f"{name}.blocks.0".removeprefix("."), part.blocks[0])]
+        elif isinstance(part, _CONTAINERS) and not inside:
             found += _repeated(name, part)
     return found
 
@@ -65,7 +69,8 @@ class BlockStream:
         def hook(_: nn.Module, args: Any, result: Any) -> None:
             given = first_tensor(result)
             if given is not None:
-                self.seen.append((name, given))
+                before = sum(seen.partition(", call ")[0] == name for seen, _ in self.seen)
+                self.seen.append((f"{name}, call {before + 1}" if before else name, given))
 
         return hook
 

@@ -62,12 +62,20 @@ def stack_part(
     entry = block_part("blocks", config.block, setting, bias=config.bias, first=first, fed=True) if fed else None
     counts = list(config.counts)
     counts[0] = counts[0] - 1 if fed else counts[0]
+    repeated = "again" if config.shared else "times"
+    entry = _borrowing(entry) if entry is not None and config.shared and counts[0] != 0 else entry
     blocks = [
-        replace(block_part("blocks", block, setting, bias=config.bias, first=first), times=count)
+        replace(block_part("blocks", block, setting, bias=config.bias, first=first), **{repeated: count})
         for block, count in zip(config.pattern, counts, strict=True)
         if count != 0
     ]
     return series(name, bias_part(config), entry, *blocks, norm if config.final_norm else None)
+
+
+def _borrowing(part: Part) -> Part:
+    """The same operations with parameters that another part counts."""
+    operation = None if part.operation is None else replace(part.operation, weights=0)
+    return replace(part, operation=operation, inside=tuple(map(_borrowing, part.inside)))
 
 
 def bias_part(config: StackConfig) -> Part | None:

@@ -69,10 +69,12 @@ def walked(config: Frozen, setting: Setting, *, learning: bool = False, forgets:
 
 
 def _depths(config: Any) -> dict[str, tuple[int, int]]:
-    """Of each stack: its layers, and after how many of them its blocks repeat."""
+    """Of each stack: its layers, and after how many of them its blocks repeat; one of a single block runs whole."""
     inner = config.encoder if config.kind_or_name() == "sentence" else config
     stacks = {name: getattr(inner, name, None) for name in STACKS}
-    return {name: (c.layers, len(c.pattern)) for name, c in stacks.items() if isinstance(c, StackConfig)}
+    return {
+        name: (c.layers, len(c.pattern)) for name, c in stacks.items() if isinstance(c, StackConfig) and not c.shared
+    }
 
 
 def _shallow(config: Any, layers: dict[str, int]) -> Any:
@@ -139,14 +141,17 @@ def _reads(model: nn.Module, asked: Passes, live: "Live", given: int) -> RunByte
 def _passes(model: nn.Module, asked: Passes, live: "Live", given: int) -> RunBytes:
     with live.saving():
         loss = asked.loss(model)
-    saved, kept = live.saved, live.now + _kept_aside(model)
+    saved, aside = live.saved, _kept_aside(model)
+    kept = live.now + aside
     loss.backward()
-    return RunBytes(given, saved, kept, _bytes(loss), live.peaks)
+    return RunBytes(given, saved, kept, _bytes(loss), {moment: peak + aside for moment, peak in live.peaks.items()})
 
 
 def _kept_aside(model: nn.Module) -> int:
     """A block that is computed again keeps the state of the random numbers that it began with."""
     again = sum(isinstance(one, Block) and "forward" in vars(one) for one in model.modules())
+    shared = [one for one in model.modules() if isinstance(one, Stack) and one.config.shared]
+    again += sum(one.config.layers - 1 for one in shared if "forward" in vars(one.blocks[0]))
     return again * RANDOM_STATE
 
 

@@ -36,13 +36,17 @@ from headway.ops.mask.kernel import kept_keys, without_padding
 
 @dataclass(frozen=True)
 class WatchedLayer:
-    """A layer: the module that gives its output, and which of the inputs is asked about."""
+    """A layer: the module that gives its output, and which of the inputs is asked about.
+
+    `call`: which of the module's calls it is, where one module runs as several layers; the last one is -1.
+    """
 
     part: str
     number: int
     module: nn.Module
     leaf: int = 0
     causal: bool = False
+    call: int = -1
 
 
 def token_inputs(gradient: Float[Tensor, "L M D"]) -> Bool[Tensor, "L M"]:
@@ -112,7 +116,12 @@ def _vectors(model: Vectors, texts: Texts, draw: torch.Generator) -> ReachTrial:
 
 
 def _stack(stack: Stack) -> tuple[WatchedLayer, ...]:
-    return tuple(_watches("stack", stack.blocks, causal=stack.config.block.attention.causal))
+    c = stack.config
+    if c.shared:
+        layers = range(1, c.layers + 1)
+        causal = c.block.attention.causal
+        return tuple(WatchedLayer("stack", n, stack.blocks[0], causal=causal, call=n - 1 - c.layers) for n in layers)
+    return tuple(_watches("stack", stack.blocks, causal=c.block.attention.causal))
 
 
 def _residual(stack: Stack) -> bool:
@@ -235,21 +244,25 @@ def _leaves(trial: ReachTrial) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def _outputs(watches: Sequence[WatchedLayer]) -> Iterator[dict[nn.Module, Tensor]]:
-    """What the watched modules give."""
-    found: dict[nn.Module, Tensor] = {}
+def _outputs(watches: Sequence[WatchedLayer]) -> Iterator[dict[nn.Module, list[Tensor]]]:
+    """What the watched modules give, call by call."""
+    found: dict[nn.Module, list[Tensor]] = {}
 
     def note(module: nn.Module, given: Any, output: Any) -> None:
-        found[module] = output[0] if isinstance(output, tuple) else output
+        found.setdefault(module, []).append(output[0] if isinstance(output, tuple) else output)
 
     with removed_after(*(module.register_forward_hook(note) for module in {watch.module for watch in watches})):
         yield found
 
 
 def _layer(
-    watch: WatchedLayer, caught: dict[nn.Module, Tensor], leaves: list[Tensor], trial: ReachTrial, draw: torch.Generator
+    watch: WatchedLayer,
+    caught: dict[nn.Module, list[Tensor]],
+    leaves: list[Tensor],
+    trial: ReachTrial,
+    draw: torch.Generator,
 ) -> LayerSets:
-    found = _gradients(_in_rows(caught[watch.module]), leaves[watch.leaf], draw)
+    found = _gradients(_in_rows(caught[watch.module][watch.call]), leaves[watch.leaf], draw)
     if not trial.residual:
         found = _without_noise(found)
     seen = trial.inputs(found)

@@ -1,4 +1,5 @@
 // Kernels of headway as plain C functions: no headers of torch, called by ctypes. One file, compiled at first use.
+#include "blake3.h"
 #include "program.h"
 #include "short_attention.h"
 #if defined(__linux__)
@@ -83,6 +84,12 @@ int32_t headway_step(const Operation* operations, int64_t count, Step* step) {
     run_program(operations, count, *step);
     return step->finite;
 }
+
+// Every part, by whoever calls with the same `stage`, of zeros at first; returns when all are done.
+void headway_hash_parts(HashPart* parts, int64_t count, Stage* stage) {
+    Team::share(*stage, count, 1, [&](int64_t part, int64_t) { hash_part(parts[part]); });
+}
+void headway_join_hashes(Hash* hashes, int64_t count) { join_hashes(hashes, count, true); }
 
 // tensors: q, k, v, out; strides: three of each.
 void headway_short_attention(const ShortAttention* call, float* const* tensors, const int64_t* strides, float* logs,

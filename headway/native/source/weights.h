@@ -73,7 +73,7 @@ struct Nibbles {
 // One linear map as the program has it. Rows of `in` are normalised where `norm` says so; then
 // out = residual + factor * activation(in W^T + bias), each where it is given.
 struct Linear {
-    int32_t weight_kind, group, half_scales, norm, activation, reuse, check, unused;
+    int32_t weight_kind, group, half_scales, norm, activation, reuse, check, turned;
     int64_t inputs, outputs;
     const void* weight;  // packed, as are scale and minimum
     const void* scale;
@@ -112,9 +112,14 @@ static inline int64_t panel_bytes(const Linear& op) {
     }
 }
 
-// [outputs, inputs] into [panel][inputs][PANEL].
+// [outputs, inputs] into [panel][inputs][PANEL], or [inputs, outputs] where `turned`.
 template <class Weight>
 static void pack_panel(const Linear& op, const Weight* from, Weight* to, int64_t panel) {
+    if (op.turned) {
+        int64_t first = panel * PANEL, some = op.outputs - first < PANEL ? op.outputs - first : PANEL;
+        for (int64_t i = 0; i < op.inputs; i++) std::memcpy(to + i * PANEL, from + i * op.outputs + first, some * sizeof(Weight));
+        return;
+    }
     for (int lane = 0; lane < PANEL && panel * PANEL + lane < op.outputs; lane++) {
         const Weight* row = from + (panel * PANEL + lane) * op.inputs;
         for (int64_t i = 0; i < op.inputs; i++) to[i * PANEL + lane] = row[i];

@@ -42,6 +42,8 @@ def start_of(config: TrainConfig) -> Loaded | None:
     if config.task not in found.model.config.tasks:
         wanted = " or ".join(kinds_where(lambda one: config.task in one.tasks))
         raise ValueError(f"the task {config.task} starts from a {wanted} model, and {where} holds a {kind} model")
+    for parameter in found.model.parameters():  # a file may hold it transposed, and torch shards no such parameter
+        parameter.data = parameter.data.contiguous()
     return found
 
 

@@ -27,6 +27,10 @@ HEADS: dict[str, dict[str, Read]] = {
     },
 }
 REPLACED: dict[str, Read] = {"logits": lambda model, hidden, keep: model.replaced(hidden)[..., 0]}
+PAIRED: dict[str, Read] = {
+    "prediction_logits": lambda model, hidden, keep: model.words(hidden),
+    "sop_logits": lambda model, hidden, keep: model.adjacent(hidden, keep),
+}
 POOLED: dict[str, Read] = {"pooler_output": lambda model, hidden, keep: model.pooled(hidden, keep)}
 
 
@@ -65,6 +69,9 @@ FAMILIES: dict[str, Encoders] = {
     "distilbert": Encoders("DistilBert", dict(dim=22, n_heads=2, n_layers=3, hidden_dim=31, activation="gelu")),
     "electra": Encoders("Electra", dict(_BERT, embedding_size=13), outputs={"ForPreTraining": REPLACED}),
     "electra, wide": Encoders("Electra", dict(_BERT, embedding_size=22), outputs={"ForPreTraining": REPLACED}),
+    "albert": Encoders(
+        "Albert", dict(_BERT, embedding_size=13), outputs={"Model": POOLED, "ForPreTraining": PAIRED}
+    ),
     "mpnet": Encoders("MPNet", dict(_BERT), before=2, outputs={"Model": POOLED}),
     # Theirs turns queries and keys in float32, whatever the weights are in.
     "modernbert": Encoders("ModernBert", dict(_MODERN), tolerance=2e-6),
@@ -87,7 +94,7 @@ def theirs(family: str, head: str, path: Path) -> Any:
     torch.manual_seed(1)
     config = getattr(transformers, f"{made.stem}Config")(
         vocab_size=VOCABULARY, max_position_embeddings=LENGTH + made.before,
-        num_labels=2 if head == "ForQuestionAnswering" else CLASSES, **made.sizes,
+        num_labels=2 if head in ("ForQuestionAnswering", "ForPreTraining") else CLASSES, **made.sizes,
     )  # fmt: skip
     model = getattr(transformers, made.stem + head)(config).eval().double()
     shake(model)

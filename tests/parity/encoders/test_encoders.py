@@ -138,7 +138,8 @@ def test_every_weight_is_seen(pair: Pair) -> None:
     places = (
         ("",) if pair.head == "ForMaskedLM" else ("pooler", "class_head", "token_head", "answer_head", "replaced_head")
     )
-    others = tuple(f"stack.blocks.{layer}." for layer in range(4) if layer != 1)
+    seen = 0 if pair.model.config.stack.shared else 1
+    others = tuple(f"stack.blocks.{layer}." for layer in range(4) if layer != seen)
     for name, part in parts_of(pair.model).items():
         if name.endswith(unseen) or not name.startswith(places) or name.startswith(others):
             continue
