@@ -38,7 +38,10 @@ class DivergenceMonitor:
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "DivergenceMonitor":
         first, lowest = (math.inf if facts[name] is None else facts[name] for name in ("first", "lowest"))
-        return cls(list(facts["recent"]), first, lowest)
+        recent = list(facts["recent"])
+        if wrong := [x for x in (first, lowest, *recent) if isinstance(x, bool) or not isinstance(x, int | float)]:
+            raise ValueError(f"{wrong[0]!r} is no loss")
+        return cls(recent, first, lowest)
 
 
 def explain_nonfinite(losses: dict[str, float], norm: float, model: nn.Module) -> str:

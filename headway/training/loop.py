@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from headway.config.run_files import RunFiles
+from headway.config.run_files import METRICS, RunFiles, read_rows
 from headway.config.train import TrainConfig
 from headway.data.batch import Batch
 from headway.data.files import write_json
@@ -67,6 +67,12 @@ class TrainingLoop:
             )
         yield from found.notes
         if found.path is None:
+            rows = [row for _, row in read_rows(self.place.metrics) if row and row["kind"] == "checkpoint"]
+            if self.world.share(bool(rows)):
+                raise ValueError(
+                    f"{self.place.path} has no checkpoint to go on from, and {METRICS} says that some were saved: put "
+                    "one back from a copy, or begin again with --overwrite"
+                )
             yield f"{self.place.path} has no checkpoint yet: it begins again from the first step"
             return
         self.training.load(found.path)
@@ -221,7 +227,8 @@ class _Steps:
                 limit=c.evaluate_batches,
             )  # fmt: skip
             row = _row(training.work, losses, shares)
-            better = facts.best is None or row["loss"] < facts.best
+            # A loss that is no number is never the best: no later one would be below it.
+            better = math.isfinite(row["loss"]) and (facts.best is None or row["loss"] < facts.best)
             facts.waiting = 0 if better else facts.waiting + 1
             if better:
                 facts.best, facts.best_step = row["loss"], facts.step

@@ -83,3 +83,13 @@ class Meter:
         """The sums so far; from here on it counts from nothing."""
         found, self.sums = self.sums, {}
         return found
+
+
+def check_sums(sums: Mapping[str, Any]) -> None:
+    """Refuse what no meter has held: each measure is a number, with a count of its own."""
+    for name, value in sums.items():
+        counted = name.removesuffix("/count")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"the sum {name!r} is {value!r}")
+        if not (sums.get(counted) is not None and sums.get(f"{counted}/count", 0) >= 1):
+            raise ValueError(f"the sum {name!r} has no count")

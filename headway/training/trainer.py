@@ -25,7 +25,7 @@ from headway.training.checkpoint import step_of
 from headway.training.distributed import World
 from headway.training.divergence import DivergenceMonitor
 from headway.training.ema import WeightAverage
-from headway.training.metrics import Meter
+from headway.training.metrics import Meter, check_sums
 from headway.training.objectives import Learner, TrainingSetup, total_loss
 from headway.training.optim import Optimizer
 from headway.training.parallel import parallelize, rest
@@ -62,14 +62,25 @@ class TrainerState:
         if said["step"] != step_of(place):
             raise ValueError(f"is of step {said['step']}")
         best = said.get("best")
-        if not (best is None or isinstance(best, int | float)):
+        if not (best is None or (_is_number(best) and math.isfinite(best))):
             raise ValueError(f"has the lowest loss {best!r}, which is no number")
+        if said["best_step"] > said["step"] or (best is None) != (said["best_step"] == 0):
+            raise ValueError(f"has the best_step {said['best_step']}, which is none of its {said['step']} steps")
+        if not (_is_number(said.get("seconds")) and 0 <= said["seconds"] < math.inf):
+            raise ValueError(f"has the seconds {said.get('seconds')!r}, which are no time")
+        if not isinstance(said.get("data"), str):
+            raise ValueError(f"has the data {said.get('data')!r}, which is no hash")
         try:
+            check_sums(said["meter"])
+            DivergenceMonitor.of(said["watch"])
             found = cls(**said)
-            DivergenceMonitor.of(found.watch)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"has no state of a run ({error})") from None
         return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,22 @@ FACTS = {
     "a word": ({"best": "low"}, "has the lowest loss 'low', which is no number"),
     "a stranger": ({"momentum": 1}, "has no state of a run"),
     "no watch": ({"watch": {}}, "has no state of a run"),
+    "a truth": ({"best": True}, "has the lowest loss True, which is no number"),
+    "no loss": ({"best": float("nan")}, "has the lowest loss nan, which is no number"),
+    "a later best": ({"best_step": 9}, "has the best_step 9, which is none of its 6 steps"),
+    "a best of none": ({"best": None}, "has the best_step 4, which is none of its 6 steps"),
+    "time as a word": ({"seconds": "long"}, "has the seconds 'long', which are no time"),
+    "time to come": ({"seconds": -3.0}, "has the seconds -3.0, which are no time"),
+    "no end of time": ({"seconds": float("inf")}, "has the seconds inf, which are no time"),
+    "data as a number": ({"data": 3}, "has the data 3, which is no hash"),
+    "sums as a list": ({"meter": [3]}, "has no state of a run"),
+    "a sum as a word": ({"meter": {"loss": "3", "loss/count": 1.0}}, "the sum 'loss' is '3'"),
+    "a sum of nothing": ({"meter": {"loss": 3.0, "loss/count": 0.0}}, "the sum 'loss' has no count"),
+    "a sum without a count": ({"meter": {"loss": 3.0}}, "the sum 'loss' has no count"),
+    "a count without a sum": ({"meter": {"loss/count": 1.0}}, "the sum 'loss/count' has no count"),
+    "a watch of words": ({"watch": {"recent": ["a"], "first": None, "lowest": None}}, "'a' is no loss"),
+    "a bound as a word": ({"watch": {"recent": [], "first": "a", "lowest": None}}, "'a' is no loss"),
+    "a watch as a list": ({"watch": []}, "has no state of a run"),
 }
 
 
@@ -199,3 +215,18 @@ def test_a_run_without_a_checkpoint_that_is_whole_does_not_begin_again(tmp_path:
     ):
         TrainingLoop(work(config()), RunFiles(tmp_path), World(), resume=True)
     assert len(checkpoint.checkpoints(tmp_path / "checkpoints")) > 0, "they stay as they are"
+
+
+@pytest.mark.parametrize("left", ["an empty directory", "no directory"])
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(tmp_path: Path, left: str) -> None:
+    """One that was killed before its first checkpoint does."""
+    run(tmp_path, config(), until=2)
+    shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+    assert "it begins again from the first step" in str(run(tmp_path, config(), resume=True, until=8).notes)
+    shutil.rmtree(tmp_path / "checkpoints")
+    if left == "an empty directory":
+        (tmp_path / "checkpoints").mkdir()
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    with pytest.raises(ValueError, match=r"no checkpoint to go on from, and metrics.jsonl says that some were saved"):
+        TrainingLoop(work(config()), RunFiles(tmp_path), World(), resume=True)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
