@@ -9,9 +9,12 @@ from headway.config.run_files import RunFiles
 from headway.config.train import TrainConfig
 from headway.data.files import read_optional, write_json
 from headway.data.hashes import FileHash, hash_of, stamp, verify_first
+from headway.data.image_files import CACHED, labels_of
 from headway.data.paths import find_data
 
 HASHES = "hashes.json"
+SOURCE_WAY_OUT = "put back what it was, or touch the file to train on what it is now"
+CACHE_WAY_OUT = "remove it, and it is made again"
 Say = Callable[[str], None]
 
 
@@ -35,13 +38,17 @@ def verify_run(place: RunFiles, config: TrainConfig, say: Say) -> dict[Path, Fil
         return {}
     for name, old, new in _differences(body["settings"], TrainConfig(**read(place.config)).model_dump(mode="json")):
         say(f"{place.config} was edited: {name} was {old!r} and is {new!r}")
-    way_out = "put back what it was, or touch the file to train on what it is now"
-    expected = {
-        path: FileHash(said["bytes"], said["sha256"], way_out)
-        for path in _sources(place, config)
-        # One of another size or time is seen to have changed, and is read anew.
-        if (said := body["sources"].get(str(path))) and {key: said[key] for key in ("bytes", "time")} == _state(path)
-    }
+    expected, changed = {}, []
+    for path in _sources(place, config):
+        said, own = body["sources"].get(str(path)), _is_cache(place, path)
+        # A source of another size or time is seen to have changed, and is read anew.
+        if said and not own and {key: said[key] for key in ("bytes", "time")} != _state(path):
+            changed.append(path)
+        elif said:
+            expected[path] = FileHash(said["bytes"], said["sha256"], CACHE_WAY_OUT if own else SOURCE_WAY_OUT)
+    if changed:
+        more = f" and {len(changed) - 1:,} more have" if len(changed) > 1 else " has"
+        say(f"{changed[0]}{more} changed since: the run goes on with what is there now")
     return verify_first(expected)
 
 
@@ -62,13 +69,19 @@ def _state(path: Path) -> dict[str, int]:
 
 
 def _sources(place: RunFiles, config: TrainConfig) -> list[Path]:
-    """The files of the data; standard input is one of the run's own."""
+    """The files of the data, classes of pictures too; standard input and scaled pictures are the run's own."""
     data = config.data
     names = [
         str(place.data / "stdin") if name == "-" else name for name in (*data.train, *data.validation, *data.pairs)
     ]
     files = [one.file for name in names for one in _found(name)]
+    files += [labels_of(path) for path in files if path is not None]
+    files += sorted(place.data.glob(f"{CACHED}*.npy"))
     return [path.resolve() for path in dict.fromkeys(files) if path is not None and path.is_file()]
+
+
+def _is_cache(place: RunFiles, path: Path) -> bool:
+    return path.parent == place.data.resolve() and path.name.startswith(CACHED)
 
 
 def _found(name: str) -> list[Any]:

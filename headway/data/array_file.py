@@ -5,6 +5,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from math import prod
+from mmap import mmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +25,15 @@ def map_npy(path: Path) -> np.ndarray:
     """An array that the system reads from the disk where it is looked at."""
     _check_npy(path)
     return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def check_mapped(array: np.ndarray, name: object) -> None:
+    """Refuse a mapped array whose file was cut short: looking at what is gone would end the process (SIGBUS)."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap) and base.size() < len(base):
+        raise ValueError(f"{name} was cut short while it was read: put back what it was, or begin anew")
 
 
 def read_npy(path: Path) -> np.ndarray:

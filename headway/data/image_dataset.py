@@ -23,6 +23,7 @@ from jaxtyping import Int
 
 from headway.config.base import Pair
 from headway.config.vision import Images
+from headway.data.array_file import check_mapped
 from headway.data.batch import Batch
 from headway.data.image import per_channel
 from headway.data.image_files import ARRAYS, is_labels, read_arrays, read_folder
@@ -76,6 +77,7 @@ class ImageDataset:
         rows = self.rows[rows]
         found = np.empty((len(rows), *self.size, self.channels), np.float32)
         for start, array in zip(self._starts, self.arrays, strict=False):
+            check_mapped(array.pixels, array.where)
             here = (rows >= start) & (rows < start + len(array.pixels))
             found[here] = array.pixels[rows[here] - start] * np.float32(array.unit)
         return found

@@ -1,8 +1,10 @@
 """Images with their classes on disk: .npz, pairs of .npy, MNIST's idx files, and folders with one folder per class."""
 
 import hashlib
+import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from math import prod
 from pathlib import Path
 
@@ -13,10 +15,12 @@ from headway.config.size_limits import check_expansion, check_memory
 from headway.config.vision import Images
 from headway.data.array_file import map_npy, read_npy, read_npz
 from headway.data.image import open_picture, read_pixels
+from headway.data.publish import sync, write_hashed
 from headway.data.stream import open_stream
 
 IDX = ("-idx3-ubyte", "-idx3-ubyte.gz")
 ARRAYS = (".npz", ".npy", *IDX)
+CACHED = "pictures-"  # how the files begin in which pictures of one size are kept
 IMAGES, LABELS = ("images", "image", "x"), ("label", "labels", "y")  # names in an .npz
 
 
@@ -46,20 +50,23 @@ def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if path.suffix == ".npz":
         found = read_npz(path, {"images": IMAGES, "label": LABELS})
         return found["images"], found["label"]
+    labels = labels_of(path)
+    if labels is None:
+        names = " or ".join(one.name for one in _beside(path)) or path.name.replace("idx3", "idx1")
+        raise ValueError(f"the classes of {path.name} are expected beside it, in {names}")
+    return (map_npy(path), read_npy(labels)) if path.suffix == ".npy" else (_idx(path), _idx(labels))
+
+
+def labels_of(path: Path) -> Path | None:
+    """The file beside that has the classes of these pictures, where there is one."""
+    return next((one for one in _beside(path) if one.exists()), None)
+
+
+def _beside(path: Path) -> list[Path]:
     if path.suffix == ".npy":
-        return map_npy(path), read_npy(_beside(path))
-    labels = path.with_name(path.name.replace("-images-idx3", "-labels-idx1"))
-    if labels == path or not labels.exists():
-        raise ValueError(f"the classes of {path.name} are expected beside it, in {labels.name.replace('idx3', 'idx1')}")
-    return _idx(path), _idx(labels)
-
-
-def _beside(path: Path) -> Path:
-    both = [path.with_name(f"{path.stem}{tail}.npy") for tail in ("-labels", "_labels")]
-    found = next((one for one in both if one.exists()), None)
-    if found is None:
-        raise ValueError(f"the classes of {path.name} are expected beside it, in {both[0].name} or {both[1].name}")
-    return found
+        return [path.with_name(f"{path.stem}{tail}.npy") for tail in ("-labels", "_labels")]
+    name = path.name.replace("-images-idx3", "-labels-idx1")
+    return [path.with_name(name)] if name != path.name else []
 
 
 def _checked_labels(path: Path, labels: np.ndarray, count: int) -> np.ndarray:
@@ -111,12 +118,16 @@ def read_folder(
     if cache is None:
         check_memory(prod(shape), str(folder))
         pixels = np.empty(shape, np.uint8)
-        _fill(pixels, found, images, progress)
+        for row, one in enumerate(_pixels(shape, found, images, progress)):
+            pixels[row] = one
         return pixels, labels
-    kept = cache / f"pictures-{_cache_key(found, images, shape)}.npy"
+    kept = cache / f"{CACHED}{_cache_key(found, images, shape)}.npy"
     if not kept.exists():
         _write_cache(kept, shape, found, images, progress)
-    return map_npy(kept), labels
+    try:
+        return map_npy(kept), labels
+    except ValueError as error:
+        raise ValueError(f"{error}: remove it, and it is made again") from None
 
 
 def _classes(folder: Path) -> dict[str, list[Path]]:
@@ -134,11 +145,12 @@ def _pictures(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICTURES and path.name[0] != ".")
 
 
-def _fill(
-    pixels: np.ndarray, found: list[tuple[Path, str]], images: Images, progress: Callable[[int, int], None]
-) -> None:
+def _pixels(
+    shape: tuple[int, ...], found: list[tuple[Path, str]], images: Images, progress: Callable[[int, int], None]
+) -> Iterator[np.ndarray]:
+    """Picture by picture, Y X C in bytes."""
     for row, (path, _) in enumerate(found):
-        pixels[row] = read_pixels(path, images, size=pixels.shape[1:3], channels=pixels.shape[3])
+        yield np.ascontiguousarray(read_pixels(path, images, size=shape[1:3], channels=shape[3]), np.uint8)
         progress(row + 1, len(found))
 
 
@@ -149,14 +161,16 @@ def _write_cache(
     images: Images,
     progress: Callable[[int, int], None],
 ) -> None:
-    """The file is there when it is whole."""
+    """The file is there when it is whole. It is written, not mapped: a full disk is then an error, and no signal."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     part = kept.with_name(f".{kept.name}.{os.getpid()}")
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": shape})
     try:
-        pixels = np.lib.format.open_memmap(part, "w+", np.uint8, shape)
-        _fill(pixels, found, images, progress)
-        pixels.flush()
+        pixels = (one.tobytes() for one in _pixels(shape, found, images, progress))
+        write_hashed(part, chain([head.getvalue()], pixels))
         part.replace(kept)
+        sync(kept.parent)
     finally:
         part.unlink(missing_ok=True)
 

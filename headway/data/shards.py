@@ -122,15 +122,19 @@ class Shards:
         """The length of the text in UTF-8."""
         return int(self.manifest["bytes"])
 
-    @cached_property
+    @property
     def documents(self) -> np.ndarray:
         """Where each document begins; it ends, end token included, where the next one begins."""
-        return open_array(self.directory / DOCUMENTS)
+        return self._places[DOCUMENTS].checked()
 
-    @cached_property
+    @property
     def marks(self) -> np.ndarray:
         """Rows of (token, byte): the text before this byte is the tokens before this token."""
-        return open_array(self.directory / MARKS)
+        return self._places[MARKS].checked()
+
+    @cached_property
+    def _places(self) -> dict[str, MappedArray]:
+        return {name: MappedArray(self.directory / name) for name in (DOCUMENTS, MARKS)}
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Tokens start … stop - 1, across the shards that hold them."""

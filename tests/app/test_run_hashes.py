@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from headway.cli import main
 from headway.data import hashes
@@ -134,3 +135,41 @@ def test_files_are_compared_by_size_at_once_and_by_hash_in_time(
     (tmp_path / "17").unlink()
     with pytest.raises(ValueError, match="17 cannot be verified"):
         verify_first(said)
+
+
+PICTURES = ["--task", "images", "--batch", "2", "--model.layers", "1", "--model.width", "8", "--model.heads", "1"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "npy", "idx"])
+def test_pictures_and_their_classes_are_verified(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of arrays the classes lie in a file of their own; of a folder the pixels lie in the run, and no touch helps."""
+    draw, run = np.random.default_rng(5), tmp_path / "run"
+    pixels, labels = draw.integers(0, 256, (20, 8, 8), dtype=np.uint8), np.arange(20, dtype=np.uint8) % 2
+    if kind == "folder":
+        place = tmp_path / "all"
+        for number, (one, label) in enumerate(zip(pixels, labels, strict=True)):
+            (place / f"class{label}").mkdir(parents=True, exist_ok=True)
+            Image.fromarray(one).save(place / f"class{label}" / f"{number}.png")
+    elif kind == "npy":
+        place, target = tmp_path / "x.npy", tmp_path / "x-labels.npy"
+        np.save(place, pixels)
+        np.save(target, labels)
+    else:
+        place, target = tmp_path / "t-images-idx3-ubyte", tmp_path / "t-labels-idx1-ubyte"
+        place.write_bytes(bytes([0, 0, 8, 3]) + np.array(pixels.shape, ">u4").tobytes() + pixels.tobytes())
+        target.write_bytes(bytes([0, 0, 8, 1]) + np.array([20], ">u4").tobytes() + labels.tobytes())
+    assert main(["train", str(place), "--out", str(run), "--steps", "2", *PICTURES]) == 0
+    if kind == "folder":
+        (target,) = (run / "data").glob("pictures-*.npy")
+    assert resumed(run, capsys, 3)[0] == 0
+    flip(target)
+    code, said = resumed(run, capsys)
+    assert code == 2 and f"{target} is not what it was, its hash has changed" in said
+    os.utime(target)
+    code, said = resumed(run, capsys)
+    assert (code, "remove it, and it is made again" in said) == ((2, True) if kind == "folder" else (0, False))
+    if kind == "folder":
+        target.unlink()
+        assert resumed(run, capsys)[0] == 0
+    else:
+        assert f"{target} has changed since: the run goes on with what is there now" in said

@@ -11,6 +11,7 @@ from PIL import Image
 
 from headway.config.vision import Images
 from headway.data.image_dataset import read_images
+from tests.processes import Processes
 
 DRAW = np.random.default_rng(3)
 PIXELS = DRAW.integers(0, 256, (11, 5, 7), dtype=np.uint8)
@@ -31,6 +32,38 @@ def pictures_in(folder: Path, names: tuple[str, ...] = ("cat", "dog"), size: tup
 
 def everything(dataset: Any) -> np.ndarray:
     return dataset.take(np.arange(len(dataset)))
+
+
+CUT = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from headway.data.image_dataset import read_images
+place = Path(sys.argv[1])
+if place.is_dir():
+    found = read_images([str(place)], cache=place.parent / "kept")
+    (file,) = (place.parent / "kept").glob("*.npy")
+else:
+    found, file = read_images([str(place)]), place
+os.truncate(file, 300)
+try:
+    found.take(np.arange(len(found)))
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["array", "folder"])
+def test_pictures_that_are_cut_short_while_they_are_mapped(kind: str, tmp_path: Path, processes: Processes) -> None:
+    """Looking at a page that is gone ended the process with SIGBUS."""
+    place = tmp_path / ("x.npy" if kind == "array" else "all")
+    if kind == "array":
+        np.save(place, np.zeros((99, 64, 64), np.uint8))
+        np.save(tmp_path / "x-labels.npy", np.arange(99) % 3)
+    else:
+        pictures_in(place, size=(128, 128))
+    child = processes.start(CUT, str(place))
+    assert child.wait() == 0 and f"{place} was cut short while it was read" in child.stdout
 
 
 # What is read
