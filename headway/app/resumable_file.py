@@ -38,6 +38,9 @@ class ResumableFile:
         check_place(out, overwrite)
         self.out, self.source = out, dict(source)
         self.part, self.record = (out.with_name(out.name + ending) for ending in (".part", ".progress"))
+        for path in (self.part, self.record):
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise ValueError(f"{path} is a link or no file, and what is done so far is kept there: remove it")
         begun = self.part.exists() and self.record.exists()
         self.file: BinaryIO = self.part.open("r+b" if begun else "ab")
         self.done: int | None = None

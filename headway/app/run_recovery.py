@@ -5,8 +5,10 @@ renamed to `.old` when all are there, and to `.gone` when they are not needed an
 and finished by the next process.
 """
 
+import os
 import re
 import shutil
+from itertools import chain
 from pathlib import Path
 
 from headway.data.lock import Lock
@@ -38,6 +40,7 @@ def open_run(path: Path) -> Lock:
         except FileNotFoundError:  # its last writer has just removed the directory, of which nothing had come
             continue
     try:
+        _refuse_links(path)
         _recover(path)
     except BaseException:
         lock.release()
@@ -45,9 +48,21 @@ def open_run(path: Path) -> Lock:
     return lock
 
 
+def _refuse_links(path: Path) -> None:
+    """What headway writes would go to where a link points, or be waited for by a pipe. A folder may lie elsewhere."""
+    for one in (path / name for name in (_MOVING, _OLD, _GONE)):
+        if one.is_symlink() or (one.exists() and not one.is_dir()):
+            raise ValueError(f"{one} is no directory of a run that gave way: remove it")
+    folders = (os.walk(path / name) for name in FOLDERS)
+    inside = (Path(place) / name for found in folders for place, _, names in found for name in names)
+    for one in chain((path / name for name in FILES), inside):
+        if (one.is_symlink() and not one.is_dir()) or not (one.is_file() or one.is_dir() or not one.exists()):
+            raise ValueError(f"{one} is a link or a pipe, and a run's files are neither: put the file itself there")
+
+
 def recover(path: Path) -> None:
     """Bring back a run that a killed process had begun to overwrite."""
-    if any((path / name).exists() for name in _ASIDE):
+    if any(os.path.lexists(path / name) for name in _ASIDE):
         open_run(path).release()
 
 

@@ -150,7 +150,7 @@ def _pixels(
 ) -> Iterator[np.ndarray]:
     """Picture by picture, Y X C in bytes."""
     for row, (path, _) in enumerate(found):
-        yield np.ascontiguousarray(read_pixels(path, images, size=shape[1:3], channels=shape[3]), np.uint8)
+        yield np.ascontiguousarray(read_pixels(path, images, size=(shape[1], shape[2]), channels=shape[3]), np.uint8)
         progress(row + 1, len(found))
 
 

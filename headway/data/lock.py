@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headway.data.publish import lock
+from headway.data.publish import lock, open_lock
 
 BEAT = 4.0  # seconds between two touches
 PATIENCE = 2.5 * BEAT  # without a touch: the holder is gone
@@ -93,7 +93,7 @@ class Lock:
 def _acquired(path: Path, place: Path, owner: Owner) -> int:
     """The open lock file, with the owner in it."""
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = open_lock(path)
         try:
             alone = lock(handle)
             if alone is False:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -134,9 +135,27 @@ def _finish_of_dead(made: Path) -> None:
         os.close(handle)
 
 
+def open_lock(path: Path) -> int:
+    """A lock file, open to be written; nothing else is ever written in its place, and nothing waited for."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise _no_lock(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _no_lock(path)
+    return handle
+
+
+def _no_lock(path: Path) -> ValueError:
+    return ValueError(f"{path} is a lock file's name, and what is there is a link or no file: remove it")
+
+
 def _lock_file(made: Path) -> int | None:
     try:
-        return os.open(made / "lock", os.O_RDWR | os.O_CREAT)
+        return open_lock(made / "lock")
     except FileNotFoundError:  # the directory has just been removed
         return None
 
@@ -154,7 +173,8 @@ def lock(handle: int) -> bool | None:
 
 def _finish(made: Path) -> None:
     """What gave way in vain comes back, the rest goes."""
-    for old in (made / _GAVE_WAY).glob("*"):
+    aside = made / _GAVE_WAY
+    for old in () if aside.is_symlink() else aside.glob("*"):
         if not (made.parent / old.name).exists():
             old.rename(made.parent / old.name)
             sync(made.parent)

@@ -167,3 +167,34 @@ def test_one_damaged_run_does_not_hide_the_others(tmp_path: Path, capsys: pytest
     assert "note: no metrics: metrics.jsonl cannot be read" in said.err and "good" in said.out
     for name in ("--json", "--csv"):
         assert main(["runs", str(runs), name]) == 0
+
+
+def test_nothing_is_read_or_written_through_links_and_pipes(tmp_path, book, capsys):
+    """A run from somebody else could name any file to be overwritten, or a pipe to wait for."""
+    run, mine = tmp_path / "run", tmp_path / "mine"
+    assert main(["train", book, *SMALL, *TWO, "--out", str(run)]) == 0
+    mine.mkdir()
+    (mine / "file").write_text("years of work")
+    for name in (".lock", "log.txt", "metrics.jsonl", "cost.json", "checkpoints/best.json", "data/train/manifest.json"):
+        kept = (run / name).read_bytes() if (run / name).exists() else None
+        for make in (lambda at: at.symlink_to(mine / "file"), lambda at: at.symlink_to(mine / "none"), os.mkfifo):
+            (run / name).unlink(missing_ok=True)
+            make(run / name)
+            for more in ("--resume", "--overwrite"):
+                capsys.readouterr()
+                assert main(["train", book, *SMALL, *THREE, "--out", str(run), more]) == 2, (name, more)
+                assert f"{run / name} is a" in capsys.readouterr().err
+        (run / name).unlink()
+        if kept is not None:
+            (run / name).write_bytes(kept)
+    for name in (".old", ".moving"):
+        (run / name).symlink_to(mine)
+        for more in ("--resume", "--overwrite"):
+            assert main(["train", book, *SMALL, *THREE, "--out", str(run), more]) == 2
+            assert f"{run / name} is no directory of a run that gave way: remove it" in capsys.readouterr().err
+        (run / name).unlink()
+    assert [path.name for path in mine.iterdir()] == ["file"] and (mine / "file").read_text() == "years of work"
+    # A folder on another disk is usual.
+    (run / "checkpoints").rename(tmp_path / "far")
+    (run / "checkpoints").symlink_to(tmp_path / "far")
+    assert main(["train", book, *SMALL, *THREE, "--out", str(run), "--resume"]) == 0
