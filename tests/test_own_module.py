@@ -39,15 +39,15 @@ class Mixer(nn.Module):
         self.register_buffer("seen", torch.zeros(width))
         self.register_buffer("future", torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1), persistent=False)
 
-    def forward(self, tokens):
-        x = self.embed(tokens)
+    def forward(self, ids):
+        x = self.embed(ids)
         if self.training:
             with torch.no_grad():
                 self.calls += 1
                 self.seen += x.detach().float().mean((0, 1)).to(self.seen.dtype)
         x = x + self.drop(self.mix(F.pad(x.transpose(1, 2), (2, 0))).transpose(1, 2).relu()) + self.seen * 1e-3
         q, k, v = self.attend(x).chunk(3, -1)
-        length = tokens.shape[1]
+        length = ids.shape[1]
         scores = (q @ k.mT / 4).masked_fill(self.future[:length, :length], -torch.inf)
         return {"logits": self.head(x + scores.softmax(-1) @ v)}
 
@@ -168,6 +168,35 @@ def test_it_is_measured_priced_audited_and_described(run: Path, capsys: pytest.C
     described = capsys.readouterr().out
     assert f"{own['params']:,}" in described and "attend" in described
     assert "Mixer" in (run / "report.html").read_text()
+
+
+def test_a_run_of_it_says_what_it_costs_and_shows_its_heads(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cost = json.loads((run / "cost.json").read_text())
+    model = hw.load(run).model
+    assert sum(cost["parameters"].values()) == sum(one.numel() for one in model.parameters())
+    assert cost["batch"] == {"rows": 3, "length": 23, "parts": 1} and cost["phases"]["backward"]["flops"] > 0
+    kept = sum(value for name, value in cost["memory"].items() if name != "in use at most")
+    assert cost["memory"]["in use at most"] > kept > cost["memory"]["activations kept"] > 0
+    assert {row["what"] for row in cost["compared"]} >= {"seconds of a step", "memory of a step"}
+    capsys.readouterr()
+    assert main(["look", str(run), "--json"]) == 0
+    layers = json.loads(capsys.readouterr().out)["layers"]
+    assert [layer["kind"] for layer in layers] == ["decoder"]
+
+
+def test_it_is_priced_at_the_length_that_it_says(run: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", str(run), NAME, "--json"]) == 0
+    assert [sheet["setting"]["length"] for sheet in json.loads(capsys.readouterr().out)] == [23, 23]
+    assert main(["cost", NAME, "--length", "29"]) == 2
+    assert capsys.readouterr().err == f"headway: {NAME} reads 23 tokens at most, not 29: give a smaller length\n"
+    source = "from torch import nn\n\ndef silent():\n    return nn.Embedding(5, 3)\n"
+    (place / "own_package" / "lengths.py").write_text(
+        source + "\ndef short():\n    it = silent()\n    it.length = 7\n    return it\n"
+    )
+    assert main(["cost", "own_package.lengths:silent"]) == 0
+    assert "priced at a length of 128: own_package.lengths:silent does not say" in capsys.readouterr().err
+    assert main(["cost", "own_package.lengths:short", "--length", "29"]) == 0
+    assert "says that it reads 7 tokens at most, and is priced at 29" in capsys.readouterr().err
 
 
 def test_another_run_starts_from_it_and_python_trains_it_too(run: Path, place: Path) -> None:

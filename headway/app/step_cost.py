@@ -20,20 +20,24 @@ from functools import cached_property
 from math import ceil
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from headway.config import Frozen
 from headway.cost.compose import price_tree
-from headway.cost.memory import peak, weight_bytes
+from headway.cost.memory import memory_of, peak, weight_bytes
 from headway.cost.op_tree import Line, backward, forward, lines, summed
 from headway.cost.optimiser import block_matrices, optimiser_cost
+from headway.cost.price import TracedMemory, traced_memory
 from headway.cost.setting import Setting
 from headway.cost.sheet import EMBEDDINGS, by_kind
 from headway.cost.time import STEP, predict
 from headway.cost.time.kernels import FORWARD, LEARNING, UPDATE, WeightBytes
 from headway.cost.time.machine import Machine
+from headway.cost.trace import merged, trace
 from headway.data.batch import IGNORED, Batch
 from headway.data.loader import Loader, Order
+from headway.models.own_module import OwnModule, make_module, read_logits
 from headway.sizes import Cost, Operation
 from headway.training.distributed import World
 from headway.training.muon import TURNS
@@ -157,6 +161,7 @@ class StepPrice:
     cost: Cost  # of the whole step
     seconds: float | None
     operations: tuple[tuple[Line, float | None], ...]  # with the seconds of each in a pass forwards and backwards
+    traced: TracedMemory | None = None  # of a module of the user's own
 
     @property
     def parameters(self) -> int:
@@ -170,12 +175,27 @@ class StepPrice:
     @property
     def waiting(self) -> int:
         """Bytes of gradients beside which the later parts of a step are computed."""
-        return weight_bytes(self.config, self.setting) if self.parts > 1 else 0
+        if self.parts == 1:
+            return 0
+        return weight_bytes(self.config, self.setting) if self.traced is None else self.traced.gradients
 
     @cached_property
     def memory(self) -> int:
         """Bytes in use at most."""
+        if self.traced is not None:
+            return self.waiting + self.traced.peak_step
         return self.waiting + peak(self.config, self.setting, STEP, optimiser=self.optimiser)
+
+    @cached_property
+    def kept(self) -> dict[str, int]:
+        """Bytes that stay from one pass to another, and those that a pass forwards saves for the way back."""
+        if (found := self.traced) is not None:
+            saved = found.saved
+        else:
+            found = memory_of(self.config, self.setting, optimiser=self.optimiser)
+            saved = found.saved_checkpointed if self.setting.checkpointing else found.saved + found.aside
+        parts = {"weights": found.weights, "gradients": found.gradients, "optimiser": found.optimiser}
+        return {**parts, "activations kept": saved}
 
     @property
     def flops(self) -> int:
@@ -200,6 +220,30 @@ def step_price(
     cost = passes + optimiser_cost(ADAMW if optimiser == MUON else optimiser, sum(kinds.values())) + summed(turns)
     seconds, each = _seconds(found, setting.dtype, machine, parts, again, turns)
     return StepPrice(config, setting, optimiser, kinds, parts, ahead, back, cost, seconds, each)
+
+
+def module_step_price(
+    model: OwnModule, setting: Setting, *, optimiser: str = ADAMW, parts: int = 1, machine: Machine | None = None
+) -> StepPrice:
+    """The same of a module of the user's own, as a trace of it on shapes alone shows."""
+    setting, function = replace(setting, training=True), model.config.function
+    with torch.device("meta"):
+        module = make_module(function).to(getattr(torch, setting.dtype)).train()
+        tokens = torch.zeros(setting.batch, setting.length, dtype=torch.long)
+
+    def loss(output: Any) -> Tensor:
+        logits = read_logits(output, tokens, function)
+        return model.cross_entropy(logits, logits.new_zeros(tokens.shape, dtype=torch.long))[0]
+
+    seen = trace(module, tokens, backward=True, loss=loss)
+    assert seen.memory is not None
+    found, kinds = tuple(merged(seen.lines)), dict(seen.parameters.kinds)
+    cost = (seen.forward + seen.backward) * parts + optimiser_cost(optimiser, sum(kinds.values()))
+    seconds, each = _seconds(found, setting.dtype, machine, parts, (), ())
+    memory = traced_memory(module, [tokens], seen.memory, optimiser)
+    return StepPrice(
+        model.config, setting, optimiser, kinds, parts, seen.forward, seen.backward, cost, seconds, each, memory
+    )
 
 
 def _seconds(

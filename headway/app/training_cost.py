@@ -13,12 +13,12 @@ from statistics import median
 from typing import Any
 
 from headway.app.cost_section import FILE
-from headway.app.step_cost import StepPrice, step_price, typical
+from headway.app.step_cost import StepPrice, module_step_price, step_price, typical
 from headway.config.run_files import RunFiles
-from headway.cost.memory import memory_of
 from headway.cost.op_tree import Line
 from headway.cost.time.machine import Machine, stored
 from headway.data.files import write_json
+from headway.models.own_module import OwnModule
 from headway.render import duration, short, step_time
 from headway.sizes import Cost
 from headway.training.distributed import World
@@ -144,20 +144,14 @@ def price_run(work: TrainingSetup, world: World, *, done: int = 0) -> RunPrice:
     c, notes = work.config, list(_notes(work, world))
     machine, why = stored() if world.device.type == "cpu" and world.tensor_size == 1 else (None, "")
     setting, tokens = typical(work, world)
-    step = step_price(work.model.config, setting, optimiser=c.optim.kind, parts=c.accumulate, machine=machine)
+    options = {"optimiser": c.optim.kind, "parts": c.accumulate, "machine": machine}
+    if isinstance(work.model, OwnModule):
+        step = module_step_price(work.model, setting, **options)
+    else:
+        step = step_price(work.model.config, setting, **options)
     unit = "images" if c.task == "images" else "tokens"
-    held = _held(work, step)
+    held = {**step.kept, MOST: step.memory}
     return RunPrice(step, tokens, unit, c.steps - done, machine, held, (*notes, *([why] if why else [])))
-
-
-def _held(work: TrainingSetup, step: StepPrice) -> dict[str, int]:
-    """As `StepPrice.memory` says, and what it is made of."""
-    found = memory_of(work.model.config, step.setting, optimiser=work.config.optim.kind)
-    kept, most = found.saved + found.aside, found.peak_step
-    if step.setting.checkpointing:
-        kept, most = found.saved_checkpointed, found.peak_step_checkpointed
-    parts = {"weights": found.weights, "gradients": found.gradients, "optimiser": found.optimiser}
-    return {**parts, "activations kept": kept, MOST: most + step.waiting}
 
 
 def _notes(work: TrainingSetup, world: World) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from headway.config import Extent, Frozen
@@ -41,7 +42,7 @@ from headway.cost.trace import Bytes, Trace, inputs_for, merged, trace
 from headway.cost.trace.call import tensors_in
 from headway.hub.target import Function, made_by, resolve
 from headway.models import on_meta
-from headway.models.own_module import OwnModule
+from headway.models.own_module import OwnModule, length_of, make_module
 from headway.ops.mask import Mask
 from headway.sizes import Cost
 
@@ -69,11 +70,18 @@ class TracedMemory:
 def module_sheet(model: nn.Module, name: str, asked: PriceRequest) -> Sheet:
     """The sheet of a module that is not ours: forward and backward as they ran on shapes alone."""
     _check(name, asked)
-    size = RECURRENT if asked.length is None else asked.length
+    most = model.config.length if isinstance(model, OwnModule) else length_of(model)
+    model = model.module if isinstance(model, OwnModule) else model
+    size = asked.length or most or RECURRENT
     given, keywords = inputs_for(model, asked.batch, size, asked.source, shape=asked.inputs, image=asked.image)
     tensors = tensors_in([given, keywords])
     image = next((tuple(one.shape[-2:]) for one in tensors if one.dim() == 4), None)
-    found = _traced(model, given, keywords)
+    try:
+        found = _traced(model, given, keywords)
+    except ValueError as error:
+        if most is None or size <= most:
+            raise
+        raise ValueError(f"{name} reads {most:,} tokens at most, not {size:,}: give a smaller length") from error
     setting = Setting(batch=asked.batch, length=size, source=asked.source, dtype=asked.dtype)
     if image is not None:
         setting = replace(setting, image=image, length=0 if len(tensors) == 1 else size)
@@ -84,12 +92,12 @@ def module_sheet(model: nn.Module, name: str, asked: PriceRequest) -> Sheet:
         parameters=dict(found.parameters.kinds),
         phases=_phases(found, asked.optimiser),
         depth=dict(found.depth),
-        memory=None if found.memory is None else _memory(model, tensors, found.memory, asked.optimiser),
-        notes=(*found.notes, *_unseen(found), *_assumed(image, asked)),
+        memory=None if found.memory is None else traced_memory(model, tensors, found.memory, asked.optimiser),
+        notes=(*found.notes, *_unseen(found), *_assumed(image, asked), *_of_length(tensors, most, asked, name)),
     )
 
 
-def _memory(model: nn.Module, inputs: list[Tensor], found: Bytes, optimiser: str) -> TracedMemory:
+def traced_memory(model: nn.Module, inputs: list[Tensor], found: Bytes, optimiser: str) -> TracedMemory:
     """Live tensors as the trace met them; with weights, inputs and the state of the optimiser beside them."""
     weights, given = _size((*model.parameters(), *model.buffers())), _size(inputs)
     learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -109,6 +117,16 @@ def _assumed(image: tuple[int, ...] | None, asked: PriceRequest) -> list[str]:
     if image is None or asked.image is not None or asked.inputs is not None:
         return []
     return [f"priced at images of {image[0]} x {image[1]} pixels: --image says another size"]
+
+
+def _of_length(inputs: list[Tensor], most: int | None, asked: PriceRequest, name: str) -> Iterator[str]:
+    """Where the length of a text is nobody's word, or goes against the module's own."""
+    if asked.inputs is not None or all(one.dim() == 4 for one in inputs):
+        return
+    if asked.length is None and most is None:
+        yield f"priced at a length of {RECURRENT}: {name} does not say how much it reads; --length says another"
+    if most is not None and (asked.length or 0) > most:
+        yield f"{name} says that it reads {most:,} tokens at most, and is priced at {asked.length:,}"
 
 
 def _unseen(found: Trace) -> list[str]:
@@ -274,7 +292,7 @@ def _found(target: Any) -> tuple[str, Any]:
     if isinstance(target, Frozen):
         return target.kind_or_name(), target
     if isinstance(target, nn.Module):
-        return type(target).__name__, _inside(target)
+        return type(target.module if isinstance(target, OwnModule) else target).__name__, _inside(target)
     what = type(target).__name__
     raise ValueError(f"a price is of a name, of a configuration or of a module (nn.Module), not of {what}")
 
@@ -287,8 +305,10 @@ def found_in(target: Any) -> Any:
 def _resolved(text: str) -> Any:
     target = resolve(text)
     if not isinstance(target, Function):
-        config = target.config
-        return _resolved(config.function) if isinstance(config, ModuleConfig) else config  # traced, as any module
+        if not isinstance(config := target.config, ModuleConfig):
+            return config
+        with torch.device("meta"):
+            return OwnModule(config, make_module(config.function))
     made = made_by(target)
     if not isinstance(made, Frozen | nn.Module):
         raise ValueError(f"{target.name} gives a {type(made).__name__}: a model or its configuration is expected")
@@ -298,7 +318,7 @@ def _resolved(text: str) -> Any:
 def _inside(model: nn.Module) -> Any:
     """The configuration of a model of ours; anybody else's model is traced."""
     if isinstance(model, OwnModule):
-        return model.module
+        return model
     config = getattr(model, "config", None)
     return config if isinstance(config, Frozen) else model
 

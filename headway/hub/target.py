@@ -252,9 +252,10 @@ def _function(module: str, name: str) -> Callable[[], Any]:
 
 
 def made_by(target: Function) -> Any:
-    """What a function of one's own makes, on meta."""
+    """What a function of one's own makes, on meta; of a model and its tokenizer (or Adapter) the model."""
     with torch.device("meta"):
-        return target.made()
+        made = target.made()
+    return made[0] if isinstance(made, tuple) and made else made
 
 
 def built(target: Target) -> Any:

@@ -22,8 +22,8 @@ from headway.nn.context import as_keep, check_tokens
 from headway.ops.loss import next_targets
 
 # Where modules say how many tokens they read at most, themselves or their configuration.
-LENGTHS = ("length", "block_size", "max_length", "context_length", "max_seq_len", "n_positions", "n_ctx",
-           "max_position_embeddings")  # fmt: skip
+LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx", "length",
+           "block_size", "context_length", "max_seq_len", "max_length")  # fmt: skip
 IGNORED = -100
 
 
@@ -160,7 +160,8 @@ def wrap(module: nn.Module, function: str, *, length: int | None = None) -> OwnM
 def length_of(module: nn.Module) -> int | None:
     """How many tokens a module, or its configuration, says that it reads at most."""
     for holder in (module, getattr(module, "config", None)):
-        for name in LENGTHS:
+        # A configuration of transformers means by max_length how much is generated.
+        for name in LENGTHS if holder is module else LENGTHS[:-1]:
             if isinstance(found := getattr(holder, name, None), int) and found > 0:
                 return found
     return None

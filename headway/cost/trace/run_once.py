@@ -7,6 +7,7 @@ its parameters replaced. Where a run stops, a sentence names the operation and t
 """
 
 import copy
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, is_dataclass
@@ -221,8 +222,10 @@ def _tracer(copied: Copied, tree: Any, lengths: set[int], **how: bool) -> Tracer
 @contextmanager
 def _running(tracer: Tracer, ground: TraceDevice, *, backward: bool) -> Iterator[None]:
     """Gradients as asked, new tensors where the parameters are, and no fused layer that hides its operations."""
-    fused = torch.backends.mha.get_fastpath_enabled()
+    fused, log = torch.backends.mha.get_fastpath_enabled(), logging.getLogger("torch._subclasses.fake_tensor")
     torch.backends.mha.set_fastpath_enabled(False)
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # it writes the traceback of an error that is told in one sentence here
     try:
         with (
             torch.set_grad_enabled(backward),
@@ -235,6 +238,7 @@ def _running(tracer: Tracer, ground: TraceDevice, *, backward: bool) -> Iterator
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
+        log.setLevel(level)
 
 
 def _starts(output: Any, loss: Loss | None) -> list[Tensor]:

@@ -1,8 +1,10 @@
 """From a model and its input to a ModelSample: tokens, their words, the call, and which attention is which."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from headway.look.reading.foreign import read_foreign
@@ -10,7 +12,7 @@ from headway.look.reading.images import davit, vision
 from headway.look.reading.sample import AttentionPlace, ModelInputs, ModelSample
 from headway.look.reading.texts import classifier, clip, language, masked, pair, read_vectors, sentence
 from headway.look.reading.tokens import Vocabulary, numbers, vocabulary_of
-from headway.models.own_module import OwnModule
+from headway.models.own_module import OwnModule, read_logits
 
 __all__ = ["AttentionPlace", "ModelInputs", "ModelSample", "Vocabulary", "numbers", "own_kind", "read", "vocabulary_of"]
 
@@ -35,13 +37,30 @@ def own_kind(model: nn.Module) -> str | None:
 
 def read(model: nn.Module, given: ModelInputs, *, tokenizer: Any = None, title: str | None = None) -> ModelSample:
     """What is needed to look at the model on what was given; a mistake is a ValueError in one sentence."""
-    model = model.module if isinstance(model, OwnModule) else model
+    if isinstance(model, OwnModule):
+        return _own_module(model, given, tokenizer, title or type(model.module).__name__)
     kind, title = own_kind(model), title or type(model).__name__
     if kind is None:
         return read_foreign(model, given, tokenizer, title)
     if kind in OTHERS:
         return OTHERS[kind](model, given, title)
     return TEXTS[kind](model, given, _vocabulary(given, tokenizer, title), title)
+
+
+def _own_module(model: OwnModule, given: ModelInputs, tokenizer: Any, title: str) -> ModelSample:
+    """A module of the user's own, trained as a language model: it reads tokens, whatever its forward calls them."""
+    if isinstance(given.inputs, Mapping):
+        tokens = given.inputs["tokens"]
+        given = replace(given, inputs=tokens.reshape(-1, tokens.shape[-1]))
+    sample = read_foreign(model.module, given, tokenizer, title)
+    count = 1 if given.inputs is None else len(given.inputs)
+    shape = torch.zeros(count, len(sample.sides[0].tokens), dtype=torch.long, device="meta")
+    return replace(
+        sample,
+        place=lambda attention: AttentionPlace("decoder"),
+        logits=lambda: read_logits(sample.call(), shape, model.config.function),
+        outputs=model.config.vocabulary,
+    )
 
 
 def _vocabulary(given: ModelInputs, tokenizer: Any, title: str) -> Vocabulary:

@@ -25,6 +25,7 @@ from headway.look.reading.sample import (
 from headway.look.reading.texts import ONE_OF_SEVERAL, SOURCE, TARGET, target_cut, target_side
 from headway.look.reading.tokens import TokenizedText, Vocabulary, numbers, vocabulary_of
 from headway.look.record import Side
+from headway.models.own_module import length_of
 
 NEW = 64  # tokens of a target that the model writes itself, at most
 WRITTEN = "The target was written by the model itself: the likeliest token each time."
@@ -169,7 +170,6 @@ def _with_names(side: Side, tokens: Any) -> Side:
     return Side("positions", tuple(map(str, tokens))) if side.name == "positions" else with_names(side, tokens)
 
 
-PLACES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 TARGETS = ("decoder_input_ids", "decoder_inputs_embeds", "tgt", "target", "trg")
 
 
@@ -213,8 +213,8 @@ def calling(model: nn.Module, keywords: Mapping[str, Any], title: str) -> Callab
 
 def _why(model: nn.Module, keywords: Mapping[str, Any], title: str, error: Exception) -> str:
     longest = max((one.shape[1] for one in keywords.values() if isinstance(one, Tensor) and one.ndim == 2), default=0)
-    limit = config_of(model, *PLACES)
-    if isinstance(limit, int) and longest > limit:
+    limit = length_of(model)
+    if limit is not None and longest > limit:
         return f"the text has {longest:,} tokens, and {title} has positions for {limit:,}: shorten it"
     said = (str(error).strip().splitlines() or [""])[0]
     shapes = ", ".join(f"{name} {tuple(one.shape)}" for name, one in keywords.items() if isinstance(one, Tensor))
