@@ -48,10 +48,10 @@ class CompiledSteps:
 
     def read(self, tokens: Int[Tensor, "B 1"], caches: Sequence[BlockCache]) -> Float[Tensor, "B V"] | None:
         """The logits after one more token of every row, which the caches then hold; None: the layers are to do it."""
+        if library() is None or observed() or tracing() or _watched():
+            return None
         own = _filled(caches)
         if own is None or len(tokens) != own[0].rows or len(tokens) > MOST_ROWS or not tokens.is_cpu:
-            return None
-        if library() is None or observed() or tracing() or _watched():
             return None
         if self._program is None or not self._program.fresh():
             self._program = program_of(self._model)
@@ -66,8 +66,9 @@ def _filled(caches: Sequence[BlockCache]) -> list[KVCache] | None:
         cache.own
         for cache in caches
         if isinstance(cache.own, KVCache) and type(cache.own) is KVCache and cache.cross is None
+        if cache.own.k is not None
     ]
-    return own if own and len(own) == len(caches) and all(cache.k is not None for cache in own) else None
+    return own if own and len(own) == len(caches) else None
 
 
 def _watched() -> bool:

@@ -1,5 +1,6 @@
 """Masks that know places in the call: padding, segments, packed texts, any table."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,8 +8,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headway.ops.mask.base import Mask
+from headway.ops.mask.base import Mask, Reach
 from headway.ops.mask.pairs import Pairs, Spans, positions_between, take
+from headway.ops.values import tracing
 
 
 class _OfColumns(Mask):
@@ -28,6 +30,11 @@ class Keep(_OfColumns):
     @property
     def batch(self) -> int:
         return self.keep.shape[0]
+
+    @property
+    def reach(self) -> Reach | None:
+        """Tiles leave out keys that nobody keeps; torch.compile must not read which, and takes them all."""
+        return (math.inf, math.inf) if tracing() else None
 
     def at(self, pairs: Pairs) -> Bool[Tensor, "#B #H L M"]:
         kept = take(take(self.keep, pairs.batch, 0), pairs.columns, 1)

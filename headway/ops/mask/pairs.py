@@ -110,6 +110,11 @@ class Pairs:
             )
 
     @property
+    def rises(self) -> bool:
+        """Whether it is known without a look that positions rise by one, so that distances are those of indices."""
+        return self.counted or bool(self.is_aligned)
+
+    @property
     def ascending(self) -> bool:
         """Whether keys stand in order of position (ties allowed), so that a range of positions is a range of keys."""
         if self.counted or self.is_aligned or self.is_consecutive:
@@ -122,7 +127,7 @@ class Pairs:
         if not self.known or self.shape[0] != self.shape[1]:
             return False
         if self.counted or self.is_aligned is not None:
-            return self.counted or bool(self.is_aligned)
+            return self.rises
         return self._once("aligned", lambda: bool((self.query == self.key).all()) and bool((self.key.diff() > 0).all()))
 
     @property

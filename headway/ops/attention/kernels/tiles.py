@@ -44,7 +44,7 @@ def length(where: Where, total: int) -> int:
 def plan_tiles(mask: Mask | None, pairs: Pairs, *, rows: int = ROWS) -> list[Tile]:
     """Tiles that cover every allowed pair. Rows that see far more than the others get tiles of their own."""
     reach = (math.inf, math.inf) if mask is None else mask.reach
-    if reach is not None and pairs.start is not None:
+    if reach is not None and (pairs.start is not None or (tracing() and pairs.rises)):
         return _plan_counted(*reach, pairs.shape[0], rows)
     pairs = pairs.real()
     spans = Spans.everything(pairs) if mask is None else mask.spans(pairs)
