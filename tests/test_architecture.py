@@ -205,8 +205,9 @@ def test_no_file_asks_which_mechanism_it_is() -> None:
 # become smaller; raise one only with a reason in the commit. The targets are without what came later: protection from
 # damaged and hostile files, compiled kernels, quantised weights and GGUF, the bench of peers (45 files, 6,000 lines);
 # chat templates, hub ids, constrained output and speculation (10 files, 2,000 lines); ten more decoders, ALBERT and
-# classifiers on decoders (8 files, 2,000 lines).
-BUDGETS = {"files": (476, 390), "lines": (72_000, 45_000), "modules with one importer": (80, 60)}
+# classifiers on decoders (8 files, 2,000 lines); fine-tuning by negatives, preferences and a teacher, adapters that are
+# switched and priced (2 files, 1,200 lines).
+BUDGETS = {"files": (478, 390), "lines": (73_200, 45_000), "modules with one importer": (80, 60)}
 # Module names that nobody searches for: past participles, and words with a private meaning.
 UNSEARCHABLE = {
     "asked", "found", "held", "looked", "told", "said", "seen", "opened", "given", "wanted", "known", "scene",

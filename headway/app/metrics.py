@@ -4,7 +4,7 @@ Each takes a loaded model and the settings, and returns an Evaluation. Nothing i
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -285,19 +285,46 @@ def embed(loaded: Loaded, settings: EvalSettings, progress: Progress) -> Evaluat
     """How often a text is nearer to its twin than to any other of its batch; with scores, how well distances rank."""
     c, d, tokenizer = loaded.model.config, settings.data, tokenizer_of(loaded)
     columns = {"first": d.first, "second": d.second} | ({"score": settings.score} if settings.score else {})
-    rows = list(records(d.train, columns=columns, format=d.format))
-    twins = [TextPair(row.where, row.fields["first"], row.fields["second"]) for row in rows]
+    rows = list(records(d.train, columns=columns, several=d.negative, format=d.format))
+    twins = [TextPair(row.where, row.fields["first"], row.fields["second"], row.several) for row in rows]
     examples = ContrastivePairs(twins, tokenizer, limit=c.limit, tail=c.tail, prompt=c.prompt)
     losses, hits, counts = sums(loaded.model, nearest, examples, settings.batch, partial(progress, "pairs"))
     count = counts["loss"]
     measures = {"loss": losses["loss"] / count, "retrieval_accuracy": hits["loss"] / count}
     notes = [f"retrieval: of the second texts of {settings.batch} pairs of similar length, a first text finds its own"]
+    texts = list(dict.fromkeys(text for one in twins for text in (one.first, one.second, *one.negatives)))
+    vectors = dict(
+        zip(texts, _unit(Embedder.of(loaded)(texts, lambda n: progress("texts", n, len(texts)))), strict=True)
+    )
+    ranks, candidates = ranked(twins, vectors)
+    measures |= {f"recall_at_{most}": float((ranks < most).mean()) for most in (1, 10)}
+    notes.append(f"recall: among all {candidates:,} second texts{' and negatives' if d.negative else ''}, by cosine")
     if settings.score:
-        vectors = Embedder.of(loaded)
-        a, b = (_unit(vectors(side)) for side in ([one.first for one in twins], [one.second for one in twins]))
-        measures["spearman"] = spearman((a * b).sum(1).astype(np.float64), np.array([_number(row) for row in rows]))
+        cosines = [float(vectors[one.first] @ vectors[one.second]) for one in twins]
+        measures["spearman"] = spearman(np.array(cosines), np.array([_number(row) for row in rows]))
         notes.append(f"spearman: cosines beside the column {settings.score!r}")
     return Evaluation("embed", measures, {"pairs": count}, tuple(notes))
+
+
+def ranked(twins: Sequence[TextPair], vectors: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:
+    """How many other texts are at least as near to each first text as its own second one, and among how many.
+
+    The other second texts of the same first text are left out.
+    """
+    places: dict[str, int] = {}
+    own: dict[str, set[int]] = {}
+    for one in twins:
+        own.setdefault(one.first, set()).add(places.setdefault(one.second, len(places)))
+        for text in one.negatives:
+            places.setdefault(text, len(places))
+    matrix, ranks = np.stack([vectors[text] for text in places]), []
+    for one in twins:
+        scores = matrix @ vectors[one.first]
+        ranks.append(
+            (scores >= scores[places[one.second]]).sum()
+            - (scores[[*own[one.first]]] >= scores[places[one.second]]).sum()
+        )
+    return np.array(ranks), len(places)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

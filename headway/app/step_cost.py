@@ -116,7 +116,7 @@ def _images(inputs: Inputs) -> dict[str, Any]:
 
 
 def _embed(inputs: Inputs) -> dict[str, Any]:
-    return _packed(inputs["lengths_a"], inputs["lengths_b"])
+    return _packed(*(inputs[f"lengths_{side}"] for side in "abn" if f"lengths_{side}" in inputs))
 
 
 def _real(keep: Tensor) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.common import Weights, say
+from headway.cli.common import say
 
 if TYPE_CHECKING:
     from headway.data.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ def convert(
     *,
     out: Annotated[str | None, Parameter(alias="-o")] = None,
     dtype: Dtype | None = None,
-    weights: Weights = None,
+    weights: Literal["int8", "int4", "float"] | None = None,
     merge: Annotated[bool, Parameter(negative="")] = False,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -38,6 +38,7 @@ def convert(
         headway convert runs/book --out book-float16 --dtype float16 --json
         headway convert my-model my-model-int8 --weights int8
         headway convert model.gguf my-model
+        headway convert model.gguf my-model --weights float
         headway convert runs/tuned my-tuned-model --merge
 
     Parameters
@@ -51,6 +52,9 @@ def convert(
         The same as DESTINATION.
     dtype
         Precision of the weights, for example bfloat16; as they are stored by default.
+    weights
+        Store the weights of linear maps in fewer bits; embeddings and norms stay as they are. `float`: of a model that
+        is stored so, write the floating-point numbers that its weights mean, so that it can be trained.
     merge
         Write the model that an adapter (a run with lora.rank, or a directory of the library peft's) is made for, with
         the adapter added to its weights.
@@ -82,6 +86,7 @@ def _convert(
     from headway.hub.save import check_place
     from headway.hub.target import directory
     from headway.models import parameters
+    from headway.models.quantize import restore_floats
 
     place = directory(source).path
     _check_merge(source, place, merge)
@@ -90,10 +95,15 @@ def _convert(
     check_place(destination, overwrite, how="add --overwrite")
     before = stored(place)
     after = before if dtype is None else dtype
-    model, tokenizer, receipt = headway.load(place, dtype=after, weights=weights)
+    floats = weights == "float"
+    model, tokenizer, receipt = headway.load(place, dtype=after, weights=None if floats else weights)
     say(str(replace(receipt, dtype=before, stored="")))  # its hash is of what is stored, so is its dtype
     if after != before:
         _check_range(receipt.overflowed, after)
+    if floats:
+        if model.config.weights is None:
+            raise ValueError(f"{source} has floating-point weights already: leave --weights float out")
+        restore_floats(model)
     carried = headway.save(model, destination, tokenizer=tokenizer, overwrite=overwrite)
     none = f"; no tokenizer, as none was found in {source}" if tokenizer is None else ""
     digest = _hash(model, tokenizer)

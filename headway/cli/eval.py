@@ -30,6 +30,7 @@ def eval(
     target: str | None = None,
     first: str | None = None,
     second: str | None = None,
+    negative: Annotated[list[str] | None, Parameter(negative="")] = None,
     paired: Annotated[bool, Parameter(negative="")] = False,
     score: str | None = None,
     cut: Annotated[bool, Parameter(negative="")] = False,
@@ -94,6 +95,8 @@ def eval(
         Column of the first of two texts, for a sentence encoder or a classifier of pairs.
     second
         Column of the second.
+    negative
+        Columns of hard negatives, for a sentence encoder; with commas between them.
     paired
         Classify two texts of a row together (columns first and second) instead of one.
     score
@@ -120,7 +123,7 @@ def eval(
     path, run = found.path, {} if found.run is None else read_run(found.run).config
     kind = task_of(found.config, task, path)
     said = {"format": format, "document": document, "text": text, "label": label, "source": source, "target": target,
-            "first": first, "second": second, "paired": paired or None}  # fmt: skip
+            "first": first, "second": second, "negative": negative, "paired": paired or None}  # fmt: skip
     columns = {**_columns(run), **{name: value for name, value in said.items() if value is not None}}
     settings = EvalSettings(
         DataConfig(train=data, cut=cut, **columns), length=length, stride=stride, batch=batch, beams=beam,
@@ -142,5 +145,5 @@ def eval(
 
 def _columns(run: dict[str, Any]) -> dict[str, Any]:
     """What a run said of its data, so that the same files can be read again."""
-    names = ("format", "document", "text", "label", "source", "target", "first", "second", "paired")
+    names = ("format", "document", "text", "label", "source", "target", "first", "second", "negative", "paired")
     return {name: value for name, value in run.get("data", {}).items() if name in names}

@@ -32,6 +32,15 @@ class _Documented(Frozen):
         return cls.__name__.removesuffix("Config").removesuffix("Choice").lower()
 
 
+def _words(given: Any) -> Any:
+    """Words that are given one by one, or with commas between them."""
+    texts = (given,) if isinstance(given, str) else given
+    return tuple(word.strip() for text in texts for word in str(text).split(",") if word.strip())
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+
+
 class DataConfig(_Documented):
     """Where examples come from: files, folders, globs, `-`, or sources by name (`python`, `stdlib`, `digits`, …)."""
 
@@ -59,6 +68,8 @@ class DataConfig(_Documented):
     """Column of the first of two texts."""
     second: str = "second"
     """Column of the second."""
+    negative: Words = ()
+    """Columns of hard negatives (embed): texts that do not belong to the first; in JSON also a list of texts."""
     paired: bool = False
     """Classify two texts of a row together (columns first and second) instead of one."""
     messages: str = "messages"
@@ -152,15 +163,6 @@ class ModelChoice(_Documented):
     """Standard deviation of fresh weights."""
     alike: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """How strongly the heads of a fresh BERT begin by attending to equal words and near positions; 0: not at all."""
-
-
-def _words(given: Any) -> Any:
-    """Words that are given one by one, or with commas between them."""
-    texts = (given,) if isinstance(given, str) else given
-    return tuple(word.strip() for text in texts for word in str(text).split(",") if word.strip())
-
-
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
 class LoraConfig(_Documented):

@@ -30,10 +30,11 @@ Columns = Mapping[str, str]  # our name of a field -> the column's name
 
 @dataclass(frozen=True)
 class Record:
-    """Fields by our names, and the words for where they stand."""
+    """Fields by our names, the texts of columns that may have several or none, and the words for where they stand."""
 
     where: str
     fields: dict[str, str]
+    several: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,20 @@ class Document:
 
 
 def records(
-    places: Sequence[str], *, columns: Sequence[str] | Mapping[str, str], format: str = "auto"
+    places: Sequence[str],
+    *,
+    columns: Sequence[str] | Mapping[str, str],
+    several: Sequence[str] = (),
+    format: str = "auto",
 ) -> Iterator[Record]:
     """All examples of the places. `columns` names the fields needed, or says ours -> how the files call it.
 
-    Plain text has an example a line, and a tab between fields, in the order of `columns`.
+    `several` are columns of the files with a text, none (an empty field, null) or in JSON a list of texts. Plain text
+    has an example a line, and a tab between fields, in the order of `columns` and `several`.
     """
     wanted = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
     for place in find_data(places):
-        yield from _some(_records(place, wanted, format, LONGEST), place)
+        yield from _some(_records(place, wanted, format, LONGEST, several), place)
 
 
 def documents(
@@ -82,14 +88,16 @@ def _some(found: Iterable, place: DataFile) -> Iterator:
         raise ValueError(f"{place.name} is empty: there is no text in it")
 
 
-def _records(place: DataFile, columns: Columns, format: str, longest: int | None) -> Iterator[Record]:
+def _records(
+    place: DataFile, columns: Columns, format: str, longest: int | None, several: Sequence[str] = ()
+) -> Iterator[Record]:
     if place.file is not None:
-        yield from read_records(place.file, place.format(format), columns, longest)
+        yield from read_records(place.file, place.format(format), columns, longest, several)
         return
     for where, fields in builtin_data.read(place.name):
         # Our own names hold too: files beside it may call their columns otherwise.
         names = {ours: theirs if theirs in fields else ours for ours, theirs in columns.items()}
-        yield Record(where, taken(fields, names, place.name))
+        yield Record(where, taken(fields, names, place.name), _all_of(fields, several, place.name))
 
 
 def _record_documents(found: Iterable[Record], document: str) -> Iterator[Document]:
@@ -162,13 +170,15 @@ def documents_of(data: DataConfig, places: Sequence[str]) -> Iterator[Document]:
 CUTS = {"file": _files, "line": _each_line, "paragraph": _paragraphs}
 
 
-def read_records(file: Path, format: str, columns: Columns, longest: int | None) -> Iterator[Record]:
+def read_records(
+    file: Path, format: str, columns: Columns, longest: int | None, several: Sequence[str] = ()
+) -> Iterator[Record]:
     """The records of one file of a known format."""
     if format == "jsonl":
-        return _json(file, columns, longest)
+        return _json(file, columns, longest, several)
     if format in ("csv", "tsv"):
-        return _table(file, columns, longest, tabs=format == "tsv")
-    return _text(file, columns, longest)
+        return _table(file, columns, longest, several, tabs=format == "tsv")
+    return _text(file, columns, longest, several)
 
 
 def taken(fields: Mapping[str, Any], columns: Columns, where: str) -> dict[str, str]:
@@ -177,6 +187,19 @@ def taken(fields: Mapping[str, Any], columns: Columns, where: str) -> dict[str, 
         if theirs not in fields:
             raise ValueError(_no_column(ours, theirs, list(fields), where))
     return {ours: _as_text(fields[theirs], theirs, where) for ours, theirs in columns.items()}
+
+
+def _all_of(fields: Mapping[str, Any], several: Sequence[str], where: str) -> tuple[str, ...]:
+    """The texts of columns that may have several or none."""
+    found: list[str] = []
+    for name in several:
+        if name not in fields:
+            there = ", ".join(map(repr, fields))
+            raise ValueError(f"{where} has no column {name!r}; it has {there} (an empty field is no text)")
+        value = fields[name]
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        found += [text for one in values if (text := _as_text(one, name, where)).strip()]
+    return tuple(found)
 
 
 def _no_column(ours: str, theirs: str, there: Sequence[str], where: str) -> str:
@@ -196,22 +219,24 @@ def _as_text(value: object, name: str, where: str) -> str:
     raise ValueError(f"column {name!r} at {where} holds {kind} where a text is expected")
 
 
-def _text(file: Path, columns: Columns, longest: int | None) -> Iterator[Record]:
+def _text(file: Path, columns: Columns, longest: int | None, several: Sequence[str]) -> Iterator[Record]:
     """A record a line; several fields have a tab between them, in the order in which they are asked for."""
+    names = (*columns, *several)
     for number, line in whole_lines(file, longest=longest):
         if not line.strip():
             continue
         where = f"line {number} of {name_of(file)}"
-        parts = line.split("\t") if len(columns) > 1 else [line]
-        if len(parts) != len(columns):
+        parts = line.split("\t") if len(names) > 1 else [line]
+        if len(parts) != len(names):
             raise ValueError(
-                f"{where} has {len(parts)} parts with a tab between them where {len(columns)} are expected: "
-                + ", ".join(columns)
+                f"{where} has {len(parts)} parts with a tab between them where {len(names)} are expected: "
+                + ", ".join(names)
             )
-        yield Record(where, dict(zip(columns, parts, strict=True)))
+        fields = dict(zip(columns, parts, strict=False))
+        yield Record(where, fields, tuple(part for part in parts[len(columns) :] if part.strip()))
 
 
-def _json(file: Path, columns: Columns, longest: int | None) -> Iterator[Record]:
+def _json(file: Path, columns: Columns, longest: int | None, several: Sequence[str]) -> Iterator[Record]:
     for number, line in whole_lines(file, longest=longest):
         if not line.strip():
             continue
@@ -219,18 +244,20 @@ def _json(file: Path, columns: Columns, longest: int | None) -> Iterator[Record]
         found = parse_json(line, where)
         if not isinstance(found, dict):
             raise ValueError(f"{where} holds {type(found).__name__} where an object with named fields is expected")
-        fields = taken(found, columns, where)
+        fields, others = taken(found, columns, where), _all_of(found, several, where)
         # JSON can spell halves of characters that no text in UTF-8 has.
-        if "\\ud" in line.lower() and any(not _is_text(value) for value in fields.values()):
+        if "\\ud" in line.lower() and any(not _is_text(value) for value in (*fields.values(), *others)):
             raise ValueError(f"{where} spells half of a character (a lone surrogate such as \\ud800)")
-        yield Record(where, fields)
+        yield Record(where, fields, others)
 
 
 def _is_text(value: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def _table(file: Path, columns: Columns, longest: int | None, *, tabs: bool) -> Iterator[Record]:
+def _table(
+    file: Path, columns: Columns, longest: int | None, several: Sequence[str], *, tabs: bool
+) -> Iterator[Record]:
     """A header with the columns' names, then a record a row. Between tabs a quote is a letter like any other."""
     name, begun = name_of(file), 1
     shape: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"delimiter": ","}
@@ -250,15 +277,17 @@ def _table(file: Path, columns: Columns, longest: int | None, *, tabs: bool) -> 
         if not row:
             continue
         if header is None:
-            header = _header(row, columns, name)
+            header = _header(row, columns, several, name)
             continue
         if len(row) != len(header):
             raise ValueError(f"{where} has {len(row)} columns where the header has {len(header)}")
-        yield Record(where, taken(dict(zip(header, row, strict=True)), columns, where))
+        fields = dict(zip(header, row, strict=True))
+        yield Record(where, taken(fields, columns, where), _all_of(fields, several, where))
 
 
-def _header(row: list[str], columns: Columns, name: str) -> list[str]:
+def _header(row: list[str], columns: Columns, several: Sequence[str], name: str) -> list[str]:
+    _all_of(dict.fromkeys(row, ""), several, name)
     taken(dict.fromkeys(row, ""), columns, name)
-    if twice := [column for column in columns.values() if row.count(column) > 1]:
+    if twice := [column for column in (*columns.values(), *several) if row.count(column) > 1]:
         raise ValueError(f"{name} has more than one column {twice[0]!r}")
     return row

@@ -6,7 +6,8 @@ source   x_1 … x_m end
 target   start y_1 … y_l             what the decoder reads
 targets  y_1 … y_l end               what it is to say at each place
 
-A sentence encoder learns from texts that mean the same, with the rest of a batch as negatives.
+A sentence encoder learns from texts that mean the same, with the rest of a batch as negatives, and from hard negatives:
+texts that are near to the first and do not belong to it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -120,11 +121,21 @@ def _fit(places: list[str], rows: Iterable[list[int]], name: str, length: int, c
 
 @dataclass(frozen=True)
 class TextPair:
-    """Two texts of one meaning, and the words for where they stand."""
+    """Two texts of one meaning, texts that are not the first one's, and the words for where they stand."""
 
     where: str
     first: str
     second: str
+    negatives: tuple[str, ...] = ()
+
+
+def twins_of(data: DataConfig, places: Sequence[str]) -> Iterator[TextPair]:
+    """The pairs of the places, with their hard negatives."""
+    columns = {"first": data.first, "second": data.second}
+    for one in records(places, columns=columns, several=data.negative, format=data.format):
+        if one.fields["second"] in one.several:
+            raise ValueError(f"{one.where} has its {data.second} as a negative too: a text cannot be both")
+        yield TextPair(one.where, one.fields["first"], one.fields["second"], one.several)
 
 
 class ContrastivePairs:
@@ -134,39 +145,56 @@ class ContrastivePairs:
         self, twins: Iterable[TextPair], tokenizer: Tokenizer, *, limit: int, tail: int = 1, prompt: str = ""
     ) -> None:
         """Of a text with more than `limit` tokens the middle is left out, and its last `tail` stay, as in the model."""
-        sides: tuple[list[Ragged], list[Ragged]] = ([], [])
+        sides: dict[str, list[Ragged]] = {"first": [], "second": [], "negative": []}
+        counts: list[int] = []
         flow = iter(twins)
         while turn := list(islice(flow, TOGETHER)):
-            for side, texts in zip(sides, ([one.first for one in turn], [one.second for one in turn]), strict=True):
-                found = tokenizer.encode_all([prompt + text for text in texts])
-                _check(turn, found, sides.index(side))
-                side.append(Ragged.of([shortened(text, limit, tail) for text in found]))
-        if not sides[0]:
+            counts += [len(one.negatives) for one in turn]
+            texts = {"first": [(one, one.first) for one in turn], "second": [(one, one.second) for one in turn],
+                     "negative": [(one, text) for one in turn for text in one.negatives]}  # fmt: skip
+            for name, some in texts.items():
+                found = tokenizer.encode_all([prompt + text for _, text in some])
+                _check(name, [one for one, _ in some], found)
+                sides[name].append(Ragged.of([shortened(text, limit, tail) for text in found]))
+        if not counts:
             raise ValueError("there are no pairs of texts: the data is empty")
-        self._sides = Ragged.joined(sides[0]), Ragged.joined(sides[1])
+        self._sides = Ragged.joined(sides["first"]), Ragged.joined(sides["second"])
+        self._negatives = Ragged.joined(sides["negative"])
+        self._bounds = np.concatenate([[0], np.cumsum(counts)])  # of each pair's negatives
 
     def __len__(self) -> int:
         return len(self._sides[0])
 
     @property
+    def negatives(self) -> int:
+        """How many hard negatives all pairs have."""
+        return len(self._negatives)
+
+    @property
     def sizes(self) -> np.ndarray:
-        return self._sides[0].lengths + self._sides[1].lengths
+        ends = self._negatives.starts[self._bounds]
+        return self._sides[0].lengths + self._sides[1].lengths + np.diff(ends)
 
     def batch(self, rows: np.ndarray, keys: np.ndarray) -> Batch:
+        """Packed tokens and lengths of both sides and, where a pair has any, of hard negatives; `same` B x B and
+        `own` B x N say what is no negative of a pair."""
+        some = {name: [side[int(row)] for row in rows] for name, side in zip("ab", self._sides, strict=True)}
+        numbers = [one for row in rows for one in range(self._bounds[row], self._bounds[row + 1])]
+        if numbers:
+            some["n"] = [self._negatives[one] for one in numbers]
         inputs: dict[str, Tensor] = {}
-        for name, side in zip("ab", self._sides, strict=True):
-            texts = [side[int(row)] for row in rows]
+        for name, texts in some.items():
             inputs[f"tokens_{name}"] = torch.from_numpy(np.concatenate(texts).astype(np.int64))[None]
             inputs[f"lengths_{name}"] = torch.tensor([len(text) for text in texts])
-        return Batch({**inputs, "same": self._same(rows)}, {"loss": len(rows)})
-
-    def _same(self, rows: np.ndarray) -> Tensor:
-        """Where two pairs share a text: neither is a negative of the other."""
-        first, second = ([side[int(row)].tobytes() for row in rows] for side in self._sides)
-        texts = np.array([first, second], dtype=object)
-        shared = (texts[:, None, :, None] == texts[None, :, None, :]).any((0, 1))
-        np.fill_diagonal(shared, False)
-        return torch.from_numpy(shared)
+        words = {name: np.array([text.tobytes() for text in texts], dtype=object) for name, texts in some.items()}
+        pairs = np.stack([words["a"], words["b"]])
+        # Where two pairs share a text, neither is a negative of the other.
+        same = (pairs[:, None, :, None] == pairs[None, :, None, :]).any((0, 1))
+        if numbers:  # nor is what the text of such a pair says
+            said = (pairs[:, :, None] == words["n"][None, None, :]).any(0)
+            inputs["own"] = torch.from_numpy((same[:, :, None] & said[None]).any(1))
+        np.fill_diagonal(same, False)
+        return Batch({**inputs, "same": torch.from_numpy(same)}, {"loss": len(rows)})
 
 
 def shortened(text: Sequence[int], limit: int, tail: int) -> Sequence[int]:
@@ -178,9 +206,7 @@ def shortened(text: Sequence[int], limit: int, tail: int) -> Sequence[int]:
     return text if len(text) <= limit else [*text[: limit - tail], *text[len(text) - tail :]]
 
 
-def _check(turn: Sequence[TextPair], found: Sequence[Sequence[int]], side: int) -> None:
-    for twin, text in zip(turn, found, strict=True):
+def _check(side: str, owners: Sequence[TextPair], found: Sequence[Sequence[int]]) -> None:
+    for twin, text in zip(owners, found, strict=True):
         if not text:
-            raise ValueError(
-                f"the {('first', 'second')[side]} text of {twin.where} has no token that a model could read"
-            )
+            raise ValueError(f"the {side} text of {twin.where} has no token that a model could read")

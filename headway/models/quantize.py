@@ -35,6 +35,27 @@ def quantize_model(model: Any, weights: str | WeightsConfig) -> Any:
     return model.eval()
 
 
+def restore_floats(model: Any) -> Any:
+    """The same model with weights in floating-point numbers, the values that the stored ones mean: in place.
+
+    >>> from headway.models import build
+    >>> tiny = build("gpt2", layers=1, width=32, heads=2, vocabulary=11, length=8)
+    >>> restore_floats(quantize_model(tiny, "int8")).stack.blocks[0].attention.qkv
+    Linear(in_features=32, out_features=96, bias=True)
+    """
+    dtype = next(model.parameters()).dtype
+    for path, layer in [(path, one) for path, one in model.named_modules() if isinstance(one, QuantizedLinear)]:
+        parent, _, own = path.rpartition(".")
+        plain = None if layer.shared else Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
+        if plain is not None:
+            plain.weight = nn.Parameter(layer.dequantized(dtype=dtype))
+            if layer.bias is not None:
+                plain.bias = nn.Parameter(layer.bias.detach().to(dtype))
+        setattr(model.get_submodule(parent), own, plain)
+    model.config = model.config.replace(weights=None)
+    return model
+
+
 def store_quantized(model: nn.Module, weights: WeightsConfig) -> None:
     """Replace each map by one that stores it as `weights` says; on meta without numbers."""
     found = list(linear_maps(model))

@@ -174,20 +174,36 @@ def embed(model: SentenceEncoder, inputs: dict[str, Tensor], *, smoothing: float
     """Both directions; pairs that share a text (`same`) are no negatives of one another."""
     if smoothing:
         raise ValueError(f"smoothing={smoothing:g} has no meaning for twins among negatives: leave it at 0")
-    a, b = (model.encode_row(inputs[f"tokens_{side}"][0], inputs[f"lengths_{side}"].tolist()) for side in "ab")
-    loss, hits = info_nce(a, b, inputs["same"])
+    a, b, *others = (
+        model.encode_row(inputs[f"tokens_{side}"][0], inputs[f"lengths_{side}"].tolist())
+        for side in "abn"
+        if f"tokens_{side}" in inputs
+    )
+    loss, hits = info_nce(a, b, inputs["same"], *others, own=inputs.get("own"))
     return LossSums({"loss": loss + unused_heads(model.encoder, a)}, {"loss": hits})
 
 
 def info_nce(
-    a: Float[Tensor, "B O"], b: Float[Tensor, "B O"], same: Bool[Tensor, "B B"]
+    a: Float[Tensor, "B O"],
+    b: Float[Tensor, "B O"],
+    same: Bool[Tensor, "B B"],
+    negatives: Float[Tensor, "N O"] | None = None,
+    own: Bool[Tensor, "B N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Tensor]:
-    """The sum over the pairs, and how many texts `a` are nearest to their own twin."""
-    scores = F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).T / TEMPERATURE
+    """The sum over the pairs, and how many texts `a` are nearest to their own twin (arXiv:1807.03748).
+
+    Hard negatives, those of all pairs, stand beside the twins where `a` looks for its own (arXiv:2004.04906); `own`
+    says which are none of a pair.
+    """
+    a, b = F.normalize(a, dim=-1), F.normalize(b, dim=-1)
+    scores = (a @ b.T / TEMPERATURE).masked_fill(same, -torch.inf)
+    forth = scores
+    if negatives is not None:
+        hard = a @ F.normalize(negatives, dim=-1).T / TEMPERATURE
+        forth = torch.cat([scores, hard if own is None else hard.masked_fill(own, -torch.inf)], -1)
     right = torch.arange(len(scores), device=scores.device)
-    scores = scores.masked_fill(same, -torch.inf)
-    ways = [F.cross_entropy(way, right, reduction="sum") for way in (scores, scores.T)]
-    return (ways[0] + ways[1]) / 2, (scores.argmax(-1) == right).sum()
+    ways = [F.cross_entropy(way, right, reduction="sum") for way in (forth, scores.T)]
+    return (ways[0] + ways[1]) / 2, (forth.argmax(-1) == right).sum()
 
 
 def images(model: Vision | DaViT, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:

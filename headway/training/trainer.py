@@ -32,7 +32,7 @@ from headway.training.parallel import parallelize, rest
 from headway.training.slices import Share
 
 TOKENS = "/tokens"  # among counts of losses, whose names are words
-READ = ("tokens", "tokens_a", "tokens_b", "source", "target")
+READ = ("tokens", "tokens_a", "tokens_b", "tokens_n", "source", "target")
 
 
 @dataclass

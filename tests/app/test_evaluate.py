@@ -12,14 +12,14 @@ from torch import Tensor
 
 import headway
 from headway.app.evaluate import evaluate, task_of
-from headway.app.metrics import EvalSettings, Evaluation
+from headway.app.metrics import EvalSettings, Evaluation, ranked
 from headway.app.run import read_run
 from headway.config.train import DataConfig, ModelChoice, TokenizerConfig
 from headway.data.image_dataset import read_images
 from headway.data.masked_text import MaskedText
 from headway.data.measures import spearman
 from headway.data.sentences import Sentences
-from headway.data.text_pairs import seq2seq_special_tokens
+from headway.data.text_pairs import TextPair, seq2seq_special_tokens
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer
 from headway.decoding import Request, generate
@@ -270,3 +270,11 @@ def test_a_run_stands_for_its_model(language: Loaded, tmp_path: Path) -> None:
     assert read_run(run).config == {"task": "language", "data": {"train": ["x.txt"], "text": "body"}}
     with pytest.raises(ValueError, match="gpt2' is a preset: sizes without weights"):
         directory("gpt2")
+
+
+def test_ranks_leave_out_other_answers_to_the_same_text_and_count_negatives() -> None:
+    line = {"a": 0.0, "b": 1.0, "x": 0.1, "y": 0.3, "z": 0.9, "n": 0.05}  # angles: the nearer, the more alike
+    vectors = {text: np.array([np.cos(angle), np.sin(angle)]) for text, angle in line.items()}
+    twins = [TextPair("1", "a", "y"), TextPair("2", "a", "x"), TextPair("3", "b", "z", ("n",))]
+    ranks, candidates = ranked(twins, vectors)
+    assert ranks.tolist() == [1, 1, 0] and candidates == 4  # n alone is nearer to a than y and x are

@@ -125,6 +125,27 @@ class TestFrozen:
         assert not [name for name in kept if "blocks.0" in name or "tokens" in name]
 
 
+class TestNegatives:
+    def test_hard_negatives_train_an_encoder_and_are_measured(self, tmp_path: Path, capsys) -> None:
+        chance, rows = random.Random(2), []
+        for number in range(40):
+            anchor, other = chance.sample(WORDS, 2)
+            rows.append({"anchor": f"{anchor} {number}", "positive": f"the {anchor}", "wrong": [f"the {other}"]})
+        file = tmp_path / "pairs.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        columns = ["--data.first", "anchor", "--data.second", "positive"]
+        sizes = ["--model.width", "12", "--model.layers", "1", "--model.heads", "2"]
+        again = [*columns, "--task", "embed", *sizes, *QUICK, "--data.negative", "wrong"]
+        assert main(["train", str(file), *again, "--out", str(tmp_path / "run")]) == 0
+        assert "pairs with 36 hard negatives, 4 held out" in capsys.readouterr().err
+        assert main(["eval", str(tmp_path / "run"), str(file), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert 0 < found["recall_at_1"] <= found["recall_at_10"] <= 1
+        assert "and negatives" in found["notes"][1]
+        assert main(["train", str(file), *again[:-1], "worse", "--out", str(tmp_path / "no")]) == 2
+        assert "has no column 'worse'; it has 'anchor', 'positive', 'wrong'" in capsys.readouterr().err
+
+
 class TestInstruct:
     def test_answers_are_learnt_with_adapters(self, place: Path, tmp_path: Path, capsys) -> None:
         chance = random.Random(1)

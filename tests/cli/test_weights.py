@@ -60,6 +60,11 @@ def test_convert_writes_what_every_verb_reads(place: Path, capsys: pytest.Captur
     assert main(["info", small]) == 0
     told = capsys.readouterr().out
     assert "int4 and float32" in told and "in int4" in told
+    assert main(["convert", small, str(place / "floats"), "--weights", "float"]) == 0
+    assert hw.generate(hw.load(place / "floats").model, "The", max_new_tokens=5).tokens == texts[0]
+    assert hw.load(place / "floats").model.config.weights is None
+    assert main(["convert", model, str(place / "again"), "--weights", "float"]) == 2
+    assert "has floating-point weights already" in capsys.readouterr().err
     assert main(["convert", small, str(place / "again"), "--weights", "int8"]) == 2
     assert "stored as int4 already" in capsys.readouterr().err
 

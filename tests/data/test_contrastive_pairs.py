@@ -1,9 +1,12 @@
 """Pairs for sentence embeddings: packed rows, and which pairs are nobody's negatives."""
 
+import json
+
 import numpy as np
 import pytest
 
-from headway.data.text_pairs import ContrastivePairs, TextPair
+from headway.config.train import DataConfig
+from headway.data.text_pairs import ContrastivePairs, TextPair, twins_of
 from tests.data.texts import tokenizer
 
 TOKENIZER = tokenizer()
@@ -44,3 +47,41 @@ def test_nothing_and_empty_texts_are_refused() -> None:
     bare.engine.post_processor = None  # type: ignore[assignment]
     with pytest.raises(ValueError, match="the second text of line 9 has no token"):
         ContrastivePairs([*TWINS, TextPair("line 9", "river", "")], bare, limit=5)
+
+
+HARD = [
+    TextPair("line 1", "the river", "a bridge of the river", ("a farmer", "winter")),
+    TextPair("line 2", "the river", "the market"),
+    TextPair("line 3", "a farmer", "the window", ("the market",)),
+]
+
+
+def test_hard_negatives_are_packed_and_none_is_a_text_of_a_pair_with_the_same_first() -> None:
+    made = ContrastivePairs(HARD, TOKENIZER, limit=11)
+    assert made.negatives == 3
+    batch = made.batch(np.array([2, 1, 0]), np.zeros(3))
+    assert batch.inputs["lengths_n"].tolist() == [
+        len(TOKENIZER.encode(x)) for x in ("the market", "a farmer", "winter")
+    ]
+    # "the market" is the second text of row 1, whose first row 2 shares; "a farmer" is the first text of row 0.
+    assert batch.inputs["own"].tolist() == [[False, True, False], [True, False, False], [True, False, False]]
+    assert "tokens_n" not in made.batch(np.array([1]), np.zeros(1)).inputs
+    assert int(made.sizes[0]) == sum(
+        len(TOKENIZER.encode(x)) for x in (HARD[0].first, HARD[0].second, *HARD[0].negatives)
+    )
+
+
+def test_columns_of_negatives(tmp_path) -> None:
+    rows = [{"q": "x", "p": "y", "bad": ["u", "v"], "worse": None}, {"q": "s", "p": "t", "bad": [], "worse": "w"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "a.csv").write_text("q,p,bad,worse\nx,y,u,\ns,t,,w\n")
+    (tmp_path / "a.txt").write_text("x\ty\tu\t\ns\tt\t \tw\n")
+    settings = DataConfig(first="q", second="p", negative=("bad", "worse"))
+    read = lambda file, d=settings: [one.negatives for one in twins_of(d, [str(tmp_path / file)])]  # noqa: E731
+    assert read("a.jsonl") == [("u", "v"), ("w",)]
+    assert read("a.csv") == read("a.txt") == [("u",), ("w",)]
+    with pytest.raises(ValueError, match=r"no column 'good'; it has 'q', 'p', 'bad', 'worse'"):
+        read("a.csv", DataConfig(first="q", second="p", negative=("good",)))
+    (tmp_path / "b.jsonl").write_text(json.dumps({"q": "x", "p": "y", "bad": "y"}))
+    with pytest.raises(ValueError, match=r"line 1 of .*b\.jsonl has its p as a negative too"):
+        read("b.jsonl", DataConfig(first="q", second="p", negative=("bad",)))

@@ -19,8 +19,8 @@ from headway.data.image_dataset import read_images
 from headway.data.image_files import PICTURES
 from headway.data.labelled import samples_of
 from headway.data.paths import DataFile, find_data
-from headway.data.source import documents, records
-from headway.data.text_pairs import pairs_of
+from headway.data.source import documents
+from headway.data.text_pairs import pairs_of, twins_of
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer
 
@@ -161,8 +161,7 @@ def _rows(config: TrainConfig, places: Sequence[str]) -> Iterator[Row]:
     elif config.task == "seq2seq":
         yield from (("", source, target) for _, source, target in pairs_of(d, places))
     else:
-        for record in records(places, columns={"first": d.first, "second": d.second}, format=d.format):
-            yield "", record.fields["first"], record.fields["second"]
+        yield from (("", one.first, one.second, *one.negatives) for one in twins_of(d, places))
 
 
 def _table(config: TrainConfig) -> DataSize:
@@ -195,7 +194,8 @@ def _keep(kept: list[Row], row: Row, seen: int, chance: Random) -> None:
 
 
 def _measured(config: TrainConfig, kept: list[Row], rows: int, complete: bool, labels: set[str]) -> DataSize:
-    texts: Any = [[row[1 + side] for row in kept] for side in range(len(kept[0]) - 1 if kept else 0)]
+    most = max(map(len, kept), default=1)  # a pair may have fewer hard negatives than another
+    texts: Any = [[row[side] if side < len(row) else "" for row in kept] for side in range(1, most)]
     if not texts:
         raise ValueError(f"there are no rows in {', '.join(config.data.train)}")
     tokenizer = train_tokenizer((text for side in texts for text in side), config.tokenizer, task=config.task)

@@ -103,9 +103,11 @@ def _masked(config: Any, setting: Setting) -> Passes:
 
 
 def _sentence(config: Any, setting: Setting) -> Passes:
+    """Of the texts of a batch one half belongs to the other."""
     plain = _tokens(setting.batch, setting.length)
-    rows = [_tokens(setting.batch * setting.length) for _ in "ab"]
-    lengths = [setting.length] * setting.batch
+    half = -(-setting.batch // 2)
+    rows = [_tokens(half * setting.length) for _ in "ab"]
+    lengths = [setting.length] * half
 
     def loss(model: Any) -> Tensor:
         one, other = (torch.nn.functional.normalize(model.encode_row(row, lengths), dim=-1) for row in rows)

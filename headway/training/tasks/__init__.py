@@ -39,6 +39,7 @@ ONLY = {
     "packed": ("language",),
     "paired": ("classify",),
     "pairs": ("masked",),
+    "negative": ("embed",),
     "augment": ("images",),
 }  # fmt: skip
 

@@ -51,7 +51,8 @@ def check_trainable(config: ModelConfig, where: str) -> None:
     """Refuse quantised weights: whole numbers have no gradients."""
     if config.weights is not None:
         raise ValueError(
-            f"{where} has {config.weights} weights, which cannot be trained: start from the model they were made from"
+            f"{where} has {config.weights} weights, which cannot be trained: start from the model they were made from, "
+            "or from what headway convert --weights float makes of them"
         )
 
 

@@ -16,7 +16,7 @@ from headway.data.labelled import Labelled, hold_out, label_names, samples_of
 from headway.data.masked_text import MaskedText
 from headway.data.sentences import Sentences
 from headway.data.source import Document, documents_of, records
-from headway.data.text_pairs import ContrastivePairs, TextPair
+from headway.data.text_pairs import ContrastivePairs, twins_of
 from headway.data.tokenizer import Tokenizer
 from headway.hub.families.decoder_classifier import classifier_on
 from headway.models import build
@@ -160,15 +160,14 @@ def _with_classes(
 
 def prepare_embed(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSetup:
     config = spooled(config, place)
-    twins, held = _pairs(config, config.data.train), []
+    twins, held = list(twins_of(config.data, config.data.train)), []
     if config.data.validation:
-        held = _pairs(config, config.data.validation)
+        held = list(twins_of(config.data, config.data.validation))
     elif config.data.held:
         twins, held = hold_out(twins, config.data.held, text_of=lambda twin: f"{twin.first}\0{twin.second}")
     start = start_of(config)
-    tokenizer = tokenizer_of(
-        config, place, start, lambda: (text for twin in twins for text in (twin.first, twin.second)), say
-    )
+    texts = lambda: (text for twin in twins for text in (twin.first, twin.second, *twin.negatives))  # noqa: E731
+    tokenizer = tokenizer_of(config, place, start, texts, say)
     if start is not None and isinstance(start.model, SentenceEncoder):
         model = start.model
     else:
@@ -186,14 +185,9 @@ def prepare_embed(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSet
     options: dict[str, Any] = dict(limit=model.config.limit, tail=model.config.tail, prompt=model.config.prompt)
     train = ContrastivePairs(twins, tokenizer, **options)
     validation = ContrastivePairs(held, tokenizer, **options) if held else None
-    say(f"{len(train):,} pairs, {len(held):,} held out")
+    hard = f" with {train.negatives:,} hard negatives" if train.negatives else ""
+    say(f"{len(train):,} pairs{hard}, {len(held):,} held out")
     return TrainingSetup(config, with_dropout(came_from(model, start), config), embed, train, validation, tokenizer)
-
-
-def _pairs(config: TrainConfig, places: Sequence[str]) -> list[TextPair]:
-    d = config.data
-    found = records(places, columns={"first": d.first, "second": d.second}, format=d.format)
-    return [TextPair(one.where, one.fields["first"], one.fields["second"]) for one in found]
 
 
 POSITION_SCALE, BASE = (

@@ -61,6 +61,35 @@ def test_what_is_the_same_is_no_negative() -> None:
     assert a.grad is not None and a.grad.isfinite().all()
 
 
+def test_hard_negatives_stand_where_the_first_text_looks() -> None:
+    """In NumPy: the first text's way has the negatives of all pairs, but what is its own; the way back has none."""
+    draw = np.random.default_rng(3)
+    a, b, n = (draw.standard_normal((rows, 7)) for rows in (5, 5, 3))
+    own = np.zeros((5, 3), dtype=bool)
+    own[1, 2] = True
+    unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
+    close, hard = np.exp(unit(a) @ unit(b).T / 0.05), np.exp(unit(a) @ unit(n).T / 0.05) * ~own
+    right = np.diag(close)
+    by_hand = -(np.log(right / (close.sum(1) + hard.sum(1))) + np.log(right / close.sum(0))).sum() / 2
+    given = [torch.from_numpy(x) for x in (a, b, np.zeros((5, 5), dtype=bool), n, own)]
+    loss, hits = info_nce(*given[:4], own=given[4])
+    assert float(loss) == pytest.approx(by_hand, rel=1e-10)
+    assert int(hits) == int(((close.argmax(1) == np.arange(5)) & (right > hard.max(1))).sum())
+
+
+def test_hard_negatives_are_learnt_from() -> None:
+    twins = [
+        TextPair(f"line {n}", f"the {NOUNS[n]}", f"a {NOUNS[n]}", (f"the {NOUNS[n]} of winter",)) for n in range(9)
+    ]
+    given = ContrastivePairs(twins, TOKENIZER, limit=13).batch(np.arange(9), np.arange(9)).inputs
+    model = fresh(CONFIG, seed=1)
+    found = embed(model, given)
+    found.losses["loss"].backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    without = embed(model, {name: x for name, x in given.items() if not name.endswith("_n")})
+    assert float(found.losses["loss"].detach()) > float(without.losses["loss"].detach())
+
+
 def test_every_parameter_has_a_gradient_and_twins_are_found() -> None:
     model, given = fresh(CONFIG, seed=1), DATA.batch(np.arange(11), np.arange(11)).inputs
     found = embed(model, given)
