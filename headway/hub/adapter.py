@@ -10,6 +10,7 @@ and columns.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,10 @@ def merge_adapter(model: Any, place: Path) -> Merged:
         if (found := (up.shape[0], down.shape[1])) != tuple(expected) or up.shape[1] != down.shape[0]:
             raise ValueError(f"the adapter of {name!r} in {place} is of a map {found}, and the model's is {expected}")
         ranks.add(len(down))
+        with errors_of(place / CONFIG):
+            scale = _scale(said, name, len(down), place / CONFIG)
         # In float32 at least, and rounded once, where the weights are.
-        change = _scale(said, name, len(down)) * (up.to(_wide(up)) @ down.to(_wide(down)))
+        change = scale * (up.to(_wide(up)) @ down.to(_wide(down)))
         change = change.t() if entry.turned else change
         for one, part in zip(entry.names, entry.forwards(change, [len(parts[n]) for n in entry.names]), strict=True):
             weight = parts[one]
@@ -134,12 +137,29 @@ def _pairs(place: Path, family: Family) -> dict[str, tuple[Tensor, Tensor]]:
     return {name: (pair["A"], pair["B"]) for name, pair in found.items()}
 
 
-def _scale(said: Mapping[str, Any], name: str, rank: int) -> float:
+def _scale(said: Mapping[str, Any], name: str, rank: int, path: Path) -> float:
     """alpha / rank, or alpha / √rank where it says so (arXiv:2312.03732)."""
     patterns = said.get("alpha_pattern") or {}
-    own = next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", name)), None)
-    alpha = float(said.get("lora_alpha", 8) if own is None else own)
-    return alpha / rank**0.5 if said.get("use_rslora") else alpha / rank
+    own = next((value for key, value in patterns.items() if _is_named(name, key, path)), None)
+    alpha = said.get("lora_alpha", 8) if own is None else own
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not isfinite(alpha):
+        raise ValueError(f"{path} gives {name!r} the alpha {alpha!r}, which is no finite number")
+    if not isinstance(rooted := said.get("use_rslora") or False, bool):
+        raise ValueError(f"{path} has use_rslora={rooted!r}, which is neither true nor false")
+    return alpha / rank**0.5 if rooted else alpha / rank
+
+
+def _is_named(name: str, key: str, path: Path) -> bool:
+    """Whether a name ends as a key says: an expression, of those whose search cannot take for ever."""
+    if not re.fullmatch(r"[\w.^$\\*+-]{1,200}", key) or len(re.findall(r"[*+]", key)) > 3:
+        raise ValueError(
+            f"{path} has the key {key!r} in alpha_pattern: headway reads the end of a name there, with at most three "
+            "of * and +"
+        )
+    try:
+        return bool(re.match(rf"(.*\.)?({key})$", name))
+    except re.error as error:
+        raise ValueError(f"{path} has the key {key!r} in alpha_pattern, which is no expression: {error}") from None
 
 
 def write_adapter(

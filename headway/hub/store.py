@@ -124,6 +124,9 @@ class Store:
 
     def _read_notes(self, said: Mapping[str, Any]) -> None:
         self.written_hash, self.written_content = said.get(HASH), said.get(CONTENT)
+        for key in (HASH, CONTENT):
+            if not isinstance(said.get(key, ""), str):
+                raise ValueError(f"{self.directory} says {said[key]!r} as {key}, and a hash is text")
 
     def _read_file(self, file: str) -> None:
         path = self.directory / file

@@ -27,6 +27,8 @@ BASES: dict[str, list[str]] = {
         "--out run --resume --steps 3",
         f"data/book.txt --dry-run {TRAIN}",
         "data/book.txt --model.start gpt2 --steps 1 --batch 2 --length 8 --out new",
+        "data/book.txt --model.start llama --lora.rank 2 --steps 1 --batch 2 --length 8 --out new",
+        "data/talk.jsonl --task instruct --model.start llama --steps 1 --batch 2 --length 64 --data.cut --out new",
     ],
     "plan": [
         "language data/book.txt --budget 1m",
@@ -98,6 +100,7 @@ BASES: dict[str, list[str]] = {
         "sentence data/book.txt -o new.npy",
         "sentence data/book.txt -o new.jsonl",
         "sentence",
+        "clip data/pictures.txt --images -o new.npy",
     ],
     "generate": [
         "gpt2 --prompt 'the cat' --max-new-tokens 2",
@@ -106,6 +109,11 @@ BASES: dict[str, list[str]] = {
         "gguf/model.gguf --prompt a --max-new-tokens 2",
         "llama --prompt a --beam 2 --max-new-tokens 2",
         "t5 --prompt a --max-new-tokens 2",
+        "llama --adapter adapter --prompt a --max-new-tokens 2",
+        "llama --messages data/talk.json --max-new-tokens 2",
+        "own --prompt a --max-new-tokens 2 --json-schema data/schema.json",
+        "own --prompt a --max-new-tokens 2 --regex '[a-c]+'",
+        "gpt2 --prompt a --max-new-tokens 4 --draft gpt2",
     ],
     "translate": [
         "marian data/twins.tsv --max-new-tokens 2 --cut",

@@ -35,7 +35,7 @@ from tests.attack import edits
 from tests.attack.pool import BAD, CACHE, Case, Result, results
 
 FINDINGS = Path(__file__).with_name("findings.jsonl")
-TOLD = 1000  # cases from one line of progress to the next
+TOLD = 30.0  # seconds from one line of progress to the next
 ENOUGH = 300  # findings after which a run stops: mend those first
 
 
@@ -154,11 +154,13 @@ def attack(cases: Iterator[Case], base: Path, workers: int, *, keeping: bool = T
     """Try all cases and count how they end; of findings alike, one is kept."""
     counts: Counter[str] = Counter()
     seen: set[tuple[str, ...]] = set()
+    told_at = time.monotonic()
     for case, result in results(cases, base, workers):
         if result["kind"] == "hang":  # once more, alone
             result = try_one(case, base)
         counts[result["kind"]] += 1
-        if not counts.total() % TOLD:
+        if time.monotonic() - told_at > TOLD:
+            told_at = time.monotonic()
             print(f"{counts.total():,} so far: {dict(counts)}", file=sys.stderr, flush=True)
         alike = (result["kind"], case.get("reader", case.get("argv", [""])[0]) if result["kind"] != "exception" else "",
                  result.get("where", ""), result["text"].split(":")[0])  # fmt: skip

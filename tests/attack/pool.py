@@ -214,14 +214,16 @@ def _fields(pid: int) -> list[str]:
 
 
 def _waits_for_machine(pid: int) -> bool:
-    """Whether a thread could compute and gets no turn (R), waits for a disk (D), or was stopped from outside (T)."""
+    """Whether a thread could compute and gets no turn (R), waits for a disk (D), or was stopped from outside (T).
+
+    Of processes that it has started too: a compiler is waited for without any computing of one's own."""
     try:
-        states = [
-            Path(task, "stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").iterdir()
-        ]
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        states = {Path(task, "stat").read_text().rpartition(")")[2].split()[0] for task in tasks}
+        children = [int(child) for task in tasks for child in Path(task, "children").read_text().split()]
     except OSError:  # a thread, or the process, has just ended
         return True
-    return bool({"R", "D", "T"} & set(states))
+    return bool({"R", "D", "T"} & states) or any(map(_waits_for_machine, children))
 
 
 def _computed(pid: int) -> float:

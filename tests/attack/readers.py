@@ -16,13 +16,19 @@ import torch
 
 import headway
 from headway.app.report import report
+from headway.app.resumable_file import ResumableFile
 from headway.app.run import read_run
+from headway.app.run_hashes import verify_run
 from headway.app.runs import as_json, compared, document, find_runs
 from headway.app.settings import resolve as settings
 from headway.config.kinds import read_model
+from headway.config.read_file import read_json, read_text
+from headway.config.run_files import RunFiles
+from headway.config.train import DataConfig
 from headway.config.vision import Images
 from headway.data.image import read_pixels
 from headway.data.image_dataset import read_images
+from headway.data.instructions import conversations
 from headway.data.shards import Shards
 from headway.data.source import documents, records
 from headway.data.tokenizer import Tokenizer
@@ -31,6 +37,7 @@ from headway.look.pattern.rules import read_table
 from headway.models import on_meta
 from headway.training import checkpoint
 from headway.training.distributed import World
+from tests.attack.seeds import LINES, SAID
 
 Check = Callable[[Path, Any], str | None]
 
@@ -50,9 +57,9 @@ class Reader:
     finish: tuple[Any, ...] = ()  # edits that may follow the damage, as a new stamp
 
 
-def load(place: Path) -> Any:
+def load(place: Path, **options: Any) -> Any:
     """A model is loaded, and does what it is for."""
-    loaded = headway.load(place)
+    loaded = headway.load(place, **options)
     loaded.receipt.__str__()
     with torch.no_grad():
         USES[type(loaded.model).__name__](loaded)
@@ -82,6 +89,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "SentenceEncoder": lambda loaded: None if loaded.tokenizer is None else headway.embed(loaded.model, "the cat"),
     "Vision": _look_at,
     "DaViT": _look_at,
+    "Clip": lambda loaded: None,  # whose files have no tokenizer
 }
 
 
@@ -189,6 +197,53 @@ def tokens(place: Path) -> list[int]:
     return found.read(0, found.total).tolist()
 
 
+def add_adapter(place: Path) -> Any:
+    """An adapter is added to a whole model."""
+    return load(place.parent.parent / "seeds" / "llama", adapter=place)
+
+
+def chat(place: Path) -> Any:
+    """A conversation becomes a text by the template of the model."""
+    found = Tokenizer.read(place)
+    return (
+        None
+        if found is None or found.chat_template is None
+        else found.apply_chat_template([{"role": "user", "content": LINES[0]}])
+    )
+
+
+def form(place: Path, **given: Any) -> Any:
+    """An answer of a form: the form becomes an automaton over the model's tokens, and is walked a few steps."""
+    return headway.generate(_writer(place.parent.parent / "seeds" / "own"), "the cat", max_new_tokens=3, **given)
+
+
+@cache
+def _writer(place: Path) -> Any:
+    return headway.load(place).model
+
+
+def begun(place: Path) -> tuple[int | None, bytes, dict[str, int]]:
+    """A file that was begun is gone on with: (steps that are done, what they wrote, what was counted)."""
+    with ResumableFile(place / "out.npy", {"model": "m"}, overwrite=False) as file:
+        done = file.done
+    return done, (place / "out.npy.part").read_bytes(), file.notes
+
+
+def same_part(place: Path, found: tuple[int | None, bytes, dict[str, int]]) -> str | None:
+    """Nothing is taken for done but what was written."""
+    whole = {1: b"head0123456789", 2: b"head0123456789abcdefghij"}
+    done, content, _ = found
+    return None if done is None or whole.get(done) == content else f"{done} steps with {content[:40]!r}"
+
+
+def verify(place: Path) -> Any:
+    """What `train --resume` looks at before it trains."""
+    run = RunFiles(place)
+    left = verify_run(run, settings({}, file=run.config), lambda line: None)
+    newest_of = checkpoint.newest(place / "checkpoints", World())
+    return left, newest_of, Shards.open(place / "data" / "train")
+
+
 def pictures(name: str) -> Callable[[Path], Any]:
     def read(place: Path) -> Any:
         found = read_images([str(place / name)], cache=place / "cache")
@@ -210,6 +265,7 @@ CHECKPOINT = (MANIFEST, MANIFEST, MANIFEST, "checkpoints/step-00000002/part-0000
 STAMP = ((MANIFEST, "stamp"),)
 SHARDS = tuple(f"data/train/{name}" for name in ("manifest.json", "shard-00000.npy", "documents.npy", "marks.npy"))
 RUN = ("metrics.jsonl", "metrics.jsonl", "config.yaml", "machine.json", "cost.json", "heads.json", MANIFEST)
+RESUMED = ("hashes.json", "hashes.json", "config.yaml", "checkpoints/best.json", "data/train/manifest.json")
 
 READERS: dict[str, Reader] = {
     **{
@@ -224,7 +280,7 @@ READERS: dict[str, Reader] = {
             "t5": (*TOKENS, DECODING),
             "bart": (*TOKENS, DECODING),
             "marian": ("source.spm", "vocab.json", DECODING),
-            "own": TOKENS,
+            "own": (*TOKENS, "hashes.json"),
             "int4": (),
         }.items()
     },
@@ -255,16 +311,20 @@ READERS: dict[str, Reader] = {
     "load davit": Reader("davit", ("config.json", *WEIGHTS), load),
     **{
         f"outline {name}": Reader(name, ("config.json",), outline)
-        for name in ("gpt2", "llama", "mistral", "qwen2", "bert", "t5", "bart", "marian", "vit", "davit", "own")
+        for name in ("gpt2", "llama", "mistral", "qwen2", "bert", "t5", "bart", "marian", "vit", "davit", "own", *SAID)
     },
+    **{f"load {name}": Reader(name, ("config.json", "config.json", *WEIGHTS), load) for name in SAID},
+    "load adapter": Reader("adapter", ("adapter_config.json", "adapter_model.safetensors"), add_adapter),
     "tokenizer.json": Reader("bart", TOKENS, tokenize),
     "tokenizer.json of pieces": Reader("sentence", TOKENS, tokenize),
     "tokenizer.json unigram": Reader("t5", TOKENS, tokenize),
     "vocab.json": Reader("gpt2", ("vocab.json", "merges.txt"), tokenize),
     "vocab.txt": Reader("bert", ("vocab.txt", "tokenizer_config.json"), tokenize),
     "source.spm": Reader("marian", ("source.spm", "vocab.json"), tokenize),
+    "chat template": Reader("llama", ("tokenizer_config.json",), chat),
     "config": Reader("own", ("config.json",), lambda place: read_model(str(place / "config.json"))),
     "run": Reader("run", RUN, run_report),
+    "run to resume": Reader("run", RESUMED, verify),
     "checkpoint": Reader("run", CHECKPOINT, resume, same_state, STAMP),
     "tokens": Reader("run", SHARDS, tokens),
     **{
@@ -279,6 +339,12 @@ READERS: dict[str, Reader] = {
     "csv": Reader("data", ("rows.csv",), _records("rows.csv", ("text", "label"))),
     "tsv": Reader("data", ("rows.tsv",), _records("rows.tsv", ("source", "target"))),
     "jsonl": Reader("data", ("rows.jsonl",), _records("rows.jsonl", ("text", "label")), same_rows),
+    "conversations": Reader(
+        "data", ("talk.jsonl",), lambda place: list(conversations(DataConfig(), [str(place / "talk.jsonl")]))
+    ),
+    "schema": Reader("data", ("schema.json",), lambda place: form(place, json_schema=read_json(place / "schema.json"))),
+    "pattern": Reader("data", ("pattern.txt",), lambda place: form(place, regex=read_text(place / "pattern.txt"))),
+    "part": Reader("part", ("out.npy.part", "out.npy.progress", "out.npy.progress"), begun, same_part),
     "pairs": Reader("data", ("twins.tsv",), _records("twins.tsv", ("first", "second"))),
     "npz": Reader("data", ("digits.npz",), pictures("digits.npz")),
     "npy": Reader("data", ("grey.npy", "grey-labels.npy"), pictures("grey.npy")),

@@ -21,14 +21,20 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import headway
+from headway.app.resumable_file import ResumableFile
 from headway.cli import main
+from headway.config.train import LoraConfig
 from headway.data.tokenizer import Tokenizer
+from headway.hub.adapter import write_adapter
+from headway.hub.target import directory
+from headway.models.lora import adapters_of, add_lora
 from headway.presets.bert import bert
 from headway.presets.llama import llama
 from headway.presets.seq2seq import bart, marian, t5
 from headway.presets.vision import davit, vit
 
 HASHES = "hashes.json"
+TEMPLATE = "{% for one in messages %}<{{ one.role }}>{{ one['content'] | trim }}\n{% endfor %}"
 LINES = ["the cat sat on the mat", "a dog runs", "the quick brown fox jumps over the lazy dog", "rain on the roof"] * 3
 SIZES: dict[str, Any] = {"width": 12, "heads": 2, "layers": 2}
 TRAIN = ["--model.layers", "1", "--model.width", "8", "--model.heads", "2", "--steps", "2", "--batch", "2",
@@ -40,7 +46,9 @@ def pieces() -> Tokenizer:
     engine = Engine(models.WordPiece(unk_token="[UNK]"))
     engine.normalizer, engine.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    engine.train_from_iterator(LINES, trainers.WordPieceTrainer(vocab_size=61, special_tokens=words))
+    engine.train_from_iterator(
+        LINES, trainers.WordPieceTrainer(vocab_size=61, special_tokens=words, show_progress=False)
+    )
     engine.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return Tokenizer(engine, {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"})
 
@@ -51,7 +59,9 @@ def pairs() -> Tokenizer:
     engine.pre_tokenizer, engine.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=280, special_tokens=words, initial_alphabet=sorted(alphabet))
+    trainer = trainers.BpeTrainer(
+        vocab_size=280, special_tokens=words, initial_alphabet=sorted(alphabet), show_progress=False
+    )
     engine.train_from_iterator(LINES, trainer)
     return Tokenizer(engine, {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"})
 
@@ -70,6 +80,7 @@ def plant(place: Path) -> None:
     for name, make in MODELS.items():
         make(place / name)
     _data(place / "data")
+    _part(place / "part")
     _run(place)
     _python(place / "code")
 
@@ -114,6 +125,8 @@ def _llama(family: str) -> Callable[[Path], None]:
             said = json.loads((place / "config.json").read_text())
             scaling = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}
             (place / "config.json").write_text(json.dumps(said | {"rope_scaling": scaling}))
+            said = json.loads((place / "tokenizer_config.json").read_text())
+            (place / "tokenizer_config.json").write_text(json.dumps(said | {"chat_template": TEMPLATE}))
 
     return make
 
@@ -170,6 +183,67 @@ def _davit(place: Path) -> None:
     _save(davit(depths=(1, 1), widths=(8, 12), heads=(2, 4), image=32, classes=3), place, None)
 
 
+# The families that have no whole directory with a tokenizer above: what their config.json says of a tiny model.
+_COMMON = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 17,
+           "vocab_size": 31, "max_position_embeddings": 32}  # fmt: skip
+_KV = {**_COMMON, "num_key_value_heads": 1}
+_GEMMA = {**_KV, "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 7}
+_TWO = {"d_model": 12, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2, "encoder_ffn_dim": 17, "decoder_ffn_dim": 17, "vocab_size": 31,
+        "max_position_embeddings": 32}  # fmt: skip
+_IMAGE = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 17,
+          "image_size": 16, "patch_size": 8}  # fmt: skip
+_TEXT = {**_COMMON, "bos_token_id": 29, "eos_token_id": 30, "pad_token_id": 1}
+SAID: dict[str, dict[str, Any]] = {
+    "qwen3": {**_KV, "head_dim": 6},
+    "granite": _KV,
+    "smollm3": _KV,
+    "olmo2": _KV,
+    "phi3": {**_KV, "pad_token_id": 0},
+    "gemma2": _GEMMA,
+    "gemma3_text": _GEMMA,
+    "gpt_neox": _COMMON,
+    "opt": {**_COMMON, "ffn_dim": 17, "word_embed_proj_dim": 12},
+    "roberta": _COMMON,
+    "xlm-roberta": _COMMON,
+    "camembert": _COMMON,
+    "distilbert": {"dim": 12, "n_layers": 2, "n_heads": 2, "hidden_dim": 17, "vocab_size": 31,
+                   "max_position_embeddings": 32},
+    "electra": {**_COMMON, "embedding_size": 7},
+    "albert": {**_COMMON, "embedding_size": 7},
+    "mpnet": _COMMON,
+    "modernbert": _COMMON,
+    "mt5": {"d_model": 12, "d_ff": 17, "num_layers": 1, "num_heads": 2, "d_kv": 6, "feed_forward_proj": "gated-gelu",
+            "vocab_size": 31},
+    "mbart": _TWO,
+    "pegasus": _TWO,
+    "m2m_100": _TWO,
+    "deit": _IMAGE,
+    "dinov2": {**_IMAGE, "mlp_ratio": 2},
+    "clip": {"text_config": _TEXT, "vision_config": _IMAGE, "projection_dim": 11},
+    "siglip": {"text_config": {**_TEXT, "projection_size": 12}, "vision_config": _IMAGE},
+}  # fmt: skip
+
+
+def _family(name: str) -> Callable[[Path], None]:
+    def make(place: Path) -> None:
+        place.mkdir()
+        (place / "config.json").write_text(json.dumps({"model_type": name, **SAID[name]}))
+        _save(directory(place).config, place, None, overwrite=True)
+
+    return make
+
+
+def _adapter(place: Path) -> None:
+    """Numbers that are added to the weights of `llama`."""
+    place.mkdir()
+    model, lora = headway.load(place.with_name("llama")).model, LoraConfig(rank=3, on=("query", "down"))
+    add_lora(model, lora)
+    for one in adapters_of(model).values():
+        one.up.data.normal_()
+    write_adapter(model.eval(), lora, place, str(place.with_name("llama")))
+
+
 def _int4(place: Path) -> None:
     """Weights in 4 bits, without our hash."""
     whole = place.with_name("llama")
@@ -212,6 +286,8 @@ MODELS: dict[str, Callable[[Path], None]] = {
     "own": _own,
     "int4": _int4,
     "gguf": _gguf,
+    "adapter": _adapter,
+    **{name: _family(name) for name in SAID},
 }
 
 
@@ -226,6 +302,12 @@ def _data(place: Path) -> None:
     made = [json.dumps({"text": text, "label": label}) for text, label in rows]
     (place / "rows.jsonl").write_text("\n".join(made) + "\n")
     (place / "twins.tsv").write_text("first\tsecond\n" + "".join(f"{text}\t{text} again\n" for text, _ in rows))
+    talks = [[{"role": "user", "content": text}, {"role": "assistant", "content": label}] for text, label in rows]
+    (place / "talk.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
+    (place / "talk.json").write_text(json.dumps(talks[0][:1]))
+    (place / "pictures.txt").write_text("data/pictures/cat/one.png\ndata/pictures/dog/one.jpg\n")
+    (place / "schema.json").write_text(json.dumps(SCHEMA))
+    (place / "pattern.txt").write_text("(a|b[c-e]{2,3})+x?")
     (place / "table.txt").write_text("1 0 0\n1 1 0\n1 1 1\n")
     (place / "train.yaml").write_text(
         "task: language\nsteps: 2\nmodel:\n  layers: 1\ndata:\n  train: [data/book.txt]\n"
@@ -244,6 +326,24 @@ def _data(place: Path) -> None:
         folder = place / "pictures" / ("cat", "dog")[number % 2]
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(chance.integers(0, 255, (9, 7, 3), np.uint8)).save(folder / f"one.{kind}")
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y", None]}, "c": {"$ref": "#/$defs/d"},
+                   "e": {"type": "string", "pattern": "^a+$"}},
+    "required": ["a"],
+    "$defs": {"d": {"type": "array", "items": {"type": "number"}, "maxItems": 3}},
+}  # fmt: skip
+
+
+def _part(place: Path) -> None:
+    """A file that was begun, in two steps."""
+    place.mkdir()
+    with ResumableFile(place / "out.npy", {"model": "m"}, overwrite=False) as file:
+        file.begin(b"head")
+        file.add(b"0123456789", 1, cut=1)
+        file.add(b"abcdefghij", 2, cut=3)
 
 
 def _run(place: Path) -> None:

@@ -13,7 +13,9 @@ from headway.cli import main
 from headway.config import StackConfig
 from headway.config.size_limits import LAYERS, NEW_TOKENS, SAMPLES, SIZE, VOCABULARY, check_room, lift_limits
 from headway.data.tokenizer import Tokenizer
+from headway.hub.target import directory
 from headway.presets import preset
+from tests.attack.seeds import SAID
 
 HUGE = "99999999999"
 # Command -> words of its sentence. Each runs for at most a minute, in a process that may take 8 GB more than it has.
@@ -141,3 +143,15 @@ def test_a_damaged_table_of_characters_is_named(tmp_path: Path, charsmap: str) -
     (tmp_path / "tokenizer.json").write_text(tokenizer_with(charsmap))
     with pytest.raises(ValueError, match=r"tokenizer\.json is no tokenizer that can be read: a table of characters"):
         Tokenizer.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_no_family_makes_a_list_of_layers_that_nobody_has(name: str, tmp_path: Path) -> None:
+    """Those that say of each layer what it sees made one before the number was looked at."""
+    key = next(
+        (key for key in ("num_hidden_layers", "n_layers", "num_layers", "encoder_layers") if key in SAID[name]), ""
+    )
+    huge = {key: 10**12} if key else {"text_config": SAID[name]["text_config"] | {"num_hidden_layers": 10**12}}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, **SAID[name], **huge}))
+    with pytest.raises(ValueError, match=f"a stack of layers has at most {LAYERS:,}, not 1,000,000,000,000"):
+        directory(tmp_path).config.replace()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.config import BlockConfig, Special, nearest
+from headway.config.size_limits import LAYERS, check_size
 from headway.config.text import Forced
 
 # Their name of an activation -> ours; the first name of each is the one written.
@@ -46,6 +47,11 @@ def refuse(config: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     for key, value in expected.items():
         if config.get(key, value) not in (value, None):
             raise ValueError(f"headway does not read models with {key}={config[key]!r} (only with {value!r})")
+
+
+def layers_of(config: Mapping[str, Any]) -> int:
+    """How many layers a stack has; said where a list has an entry of each, before the list is made."""
+    return check_size(config["num_hidden_layers"], LAYERS, "a stack of layers")
 
 
 def special_of(config: Mapping[str, Any]) -> Special:

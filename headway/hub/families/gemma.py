@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.config import LanguageConfig, Rotary
 from headway.config.layers import AttentionConfig
-from headway.hub.families.common import refuse, unfit
+from headway.hub.families.common import layers_of, refuse, unfit
 from headway.hub.families.llama import (
     BUFFERS,
     DROPOUT,
@@ -86,7 +86,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> LanguageConfig:
 
 
 def _read_windows(full: Mapping[str, Any]) -> list[int | None]:
-    layers, every = full["num_hidden_layers"], full["sliding_window_pattern"]
+    layers, every = layers_of(full), full["sliding_window_pattern"]
     implied = ["full_attention" if (i + 1) % every == 0 else "sliding_attention" for i in range(layers)]
     return windows_of(list(full.get("layer_types") or implied), full["sliding_window"], layers, full["model_type"])
 

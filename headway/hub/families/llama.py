@@ -10,7 +10,7 @@ from typing import Any
 from headway.config import FeedForwardConfig, LanguageConfig, Rotary
 from headway.config.layers import QKNorm
 from headway.config.text import ClassifierConfig, DecoderConfig
-from headway.hub.families.common import activation_of, activation_to, refuse, special_of, special_to
+from headway.hub.families.common import activation_of, activation_to, layers_of, refuse, special_of, special_to
 from headway.hub.families.decoder_classifier import head_rows, with_classes, write_classifier
 from headway.hub.families.rotary import read_length, read_rotary, write_length, write_rotary
 from headway.hub.family import Entry, Family, Table, Tied, expand
@@ -181,7 +181,7 @@ def _read_layers(full: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _turned(config: Mapping[str, Any]) -> list[bool]:
     """Which layers have rotary positions: in SmolLM3 three of four (arXiv:2501.18795), in the others all."""
-    layers, every = config["num_hidden_layers"], config.get("no_rope_layer_interval", 4)
+    layers, every = layers_of(config), config.get("no_rope_layer_interval", 4)
     if config["model_type"] != "smollm3":
         return [True] * layers
     said = config.get("no_rope_layers") or [(i + 1) % every != 0 for i in range(layers)]
@@ -192,7 +192,7 @@ def _turned(config: Mapping[str, Any]) -> list[bool]:
 
 def read_windows(config: Mapping[str, Any]) -> list[int | None]:
     """How many tokens each layer sees, itself included; None: all before it."""
-    family, layers = config["model_type"], config["num_hidden_layers"]
+    family, layers = config["model_type"], layers_of(config)
     own = family in LAYERED
     window = None if own and not config.get("use_sliding_window") else config.get("sliding_window")
     implied = _implied(config, window)
@@ -216,7 +216,7 @@ def _unseen(family: str, stated: list[str], window: int | None) -> ValueError:
 
 def _implied(config: Mapping[str, Any], window: int | None) -> list[str]:
     """Which layers have the window, where nothing says it of each."""
-    layers = config["num_hidden_layers"]
+    layers = layers_of(config)
     if window is None:
         return ["full_attention"] * layers
     if config["model_type"] == "smollm3":  # those without positions

@@ -12,6 +12,7 @@ from headway.hub.families.common import (
     activation_of,
     activation_to,
     architecture_of,
+    layers_of,
     refuse,
     special_of,
     special_to,
@@ -140,7 +141,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
 
 def _windows(c: Mapping[str, Any]) -> list[int | None]:
     """How far each layer sees: `local_attention` // 2 tokens to each side, and itself."""
-    layers, every = c["num_hidden_layers"], c["global_attn_every_n_layers"]
+    layers, every = layers_of(c), c["global_attn_every_n_layers"]
     kinds = c.get("layer_types") or [NEAR if layer % every else FULL for layer in range(layers)]
     sees = {FULL: None, NEAR: c["local_attention"] // 2 + 1}
     if len(kinds) != layers or not set(kinds) <= set(sees):

@@ -101,6 +101,13 @@ class TestRefusals:
             ({"modules_to_save": ["lm_head"]}, r"modules_to_save=\['lm_head'\]"),
             ({"base_model_name_or_path": None}, "names no model that the adapter is made for"),
             ({"base_model_name_or_path": "/nowhere/at/all"}, "an adapter of /nowhere/at/all, which is not here"),
+            ({"lora_alpha": float("nan")}, r"adapter_config.json gives .* the alpha nan, which is no finite number"),
+            ({"lora_alpha": "x"}, "the alpha 'x', which is no finite number"),
+            ({"lora_alpha": None}, "the alpha None, which is no finite number"),
+            ({"use_rslora": "false"}, "adapter_config.json has use_rslora='false', which is neither true nor false"),
+            ({"alpha_pattern": "x"}, "adapter_config.json holds a value of the wrong kind"),
+            ({"alpha_pattern": {"((a|_|q|l)+)+x": 3.0}}, "headway reads the end of a name there"),  # 2**n attempts
+            ({"alpha_pattern": {"*": 3.0}}, "which is no expression"),
         ],
     )
     def test_what_is_not_computed_is_refused(self, place: Path, said: dict[str, object], sentence: str) -> None:
