@@ -4,6 +4,7 @@ A reader's cases run one after another in a few processes; a command gets a proc
 is told by its parent, and replaced.
 """
 
+import ctypes
 import json
 import os
 import resource
@@ -27,7 +28,9 @@ SECONDS = 12.0  # of computing; a case takes milliseconds
 COMPILING = 90.0  # where torch compiles
 BLOCKED = 8.0  # without any computing
 MEMORY = 3 << 30  # bytes beyond what a process has when it is forked
+LARGEST_FILE = 1 << 30
 CACHE = "cache"  # of commands, below the base: what this machine can do
+_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 LONGEST = 3000  # letters of a sentence
 
 
@@ -69,7 +72,9 @@ def judged(error: BaseException) -> Result:
 def run_command(case: Case, base: Path, own: Path) -> Result:
     """One command, in this process, which ends with it."""
     shutil.rmtree(own, ignore_errors=True)
-    shutil.copytree(base / "seeds", own)
+    own.mkdir()
+    for place in _named(base / "seeds", case["argv"]):
+        shutil.copytree(place, own / place.name)
     edits.apply(own, case["edits"])
     out, err = own / ".stdout", own / ".stderr"
     os.chdir(own)
@@ -86,6 +91,15 @@ def run_command(case: Case, base: Path, own: Path) -> Result:
         traceback.print_exc()
         code = 1
     return answered(case, int(code or 0), err.read_text(errors="replace"))
+
+
+def _named(seeds: Path, words: list[str]) -> list[Path]:
+    """The whole directories that a command may mean: to copy all of them takes longer than most commands."""
+    places = sorted(seeds.iterdir())
+    plain = [word for word in words if not word.startswith("-")]
+    if any(word in ("", ".", "..", "/") or "*" in word for word in plain):
+        return places
+    return [place for place in places if place.name in ("code", "data") or any(place.name in word for word in words)]
 
 
 def answered(case: Case, code: int, said: str) -> Result:
@@ -155,6 +169,7 @@ class Worker:
         self.pid = os.fork()
         if not self.pid:
             try:
+                ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)  # though it be in an endless loop
                 _close(self.to, self.back)
                 _work(self.base, self.base / f"w{self.number}", theirs, mine)
             except BaseException:
@@ -236,6 +251,7 @@ def _work(base: Path, own: Path, reading: int, writing: int) -> None:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     told = os.open(own.with_suffix(".err"), os.O_RDWR | os.O_CREAT | os.O_APPEND)
     os.dup2(told, 1)
     os.dup2(told, 2)
