@@ -1,11 +1,14 @@
 """One more token of every row by a step program (`headway.native.program`) in place of Python between the layers.
 
+It serves language models, and the decoders of models that read a source.
+
 The program is written from the model's own modules, once, and shared by all sessions of the model: the layers stay the
 only description of it. A model with a part that is not known here, with hooks, in training or in another precision is
 computed by its layers. So is a step whose result is not finite.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -16,13 +19,14 @@ from torch.nn.modules import module as torch_module
 
 from headway.config import Frozen
 from headway.config.layers import Rotary
+from headway.config.text import Seq2SeqConfig
 from headway.native.activation import KINDS
 from headway.native.build import library
 from headway.native.linear import LinearWeights
 from headway.native.program import MOST_ROWS, Caches, Heads, Program, RowNorm
 from headway.nn.attention import Attention, Core
 from headway.nn.block import Block, FeedForward, Stack
-from headway.nn.cache import BlockCache, KVCache
+from headway.nn.cache import BlockCache, CrossCache, KVCache
 from headway.nn.context import check_tokens, observed
 from headway.nn.layers import LayerNorm, LearnedPositions, Linear, RMSNorm
 from headway.nn.quantized import QuantizedLinear
@@ -33,6 +37,17 @@ from headway.ops.values import tracing
 _version = attrgetter("_version")
 _CHUNK = 1024  # positions whose rotation is computed together
 _ROTATED = 2**20  # positions that have room for one; whatever its length, a model of more decodes by its layers there
+_TABLED = 2**20  # numbers in a table of computed positions; what stands later is decoded by the layers
+
+
+# Options of a model that its program knows.
+_LANGUAGE = (
+    "kind", "weights", "family", "vocabulary", "length", "stack", "positions", "offset", "tied", "special",
+)  # fmt: skip
+_PAIR = (
+    "kind", "weights", "family", "vocabulary", "target_vocabulary", "length", "encoder", "decoder", "positions",
+    "offset", "embedding_scale", "embedding_norm", "tied", "head_bias", "special", "forced",
+)  # fmt: skip
 
 
 class Unknown(Exception):
@@ -53,11 +68,14 @@ class CompiledSteps:
         own = _filled(caches)
         if own is None or len(tokens) != own[0].rows or len(tokens) > MOST_ROWS or not tokens.is_cpu:
             return None
+        source = _sources(caches)
+        if source is None:
+            return None
         if self._program is None or not self._program.fresh():
             self._program = program_of(self._model)
         if self._program.program is None or not self._program.plain():
             return None
-        return self._program.step(tokens, own)
+        return self._program.step(tokens, own, source)
 
 
 def _filled(caches: Sequence[BlockCache]) -> list[KVCache] | None:
@@ -65,10 +83,16 @@ def _filled(caches: Sequence[BlockCache]) -> list[KVCache] | None:
     own = [
         cache.own
         for cache in caches
-        if isinstance(cache.own, KVCache) and type(cache.own) is KVCache and cache.cross is None
-        if cache.own.k is not None
+        if isinstance(cache.own, KVCache) and type(cache.own) is KVCache and cache.own.k is not None
     ]
     return own if own and len(own) == len(caches) else None
+
+
+def _sources(caches: Sequence[BlockCache]) -> list[CrossCache] | None:
+    """What every layer keeps of a source: of none of them, or of each."""
+    found = [cache.cross for cache in caches if isinstance(cache.cross, CrossCache) and cache.cross.filled]
+    none = all(cache.cross is None for cache in caches)
+    return found if none or len(found) == len(caches) else None
 
 
 def _watched() -> bool:
@@ -123,13 +147,15 @@ class ModelProgram:
     def __reduce__(self) -> Any:
         return _nothing, ()
 
-    def step(self, tokens: Int[Tensor, "B 1"], caches: list[KVCache]) -> Float[Tensor, "B V"] | None:
+    def step(
+        self, tokens: Int[Tensor, "B 1"], caches: list[KVCache], sources: list[CrossCache]
+    ) -> Float[Tensor, "B V"] | None:
         check_tokens(tokens, self._vocabulary)
         first, rows = caches[0], len(tokens)
         positions = first.following(1)[:, 0].expand(rows)
         if any(cache.k is None or cache.k.dtype != self._dtype or cache.columns != first.columns for cache in caches):
             return None
-        if first.longest >= self._positions:
+        if first.longest >= self._positions or any(_unlike(one, sources[0], self._dtype) for one in sources):
             return None
         for cache in caches:
             cache.reserve(1)
@@ -137,9 +163,9 @@ class ModelProgram:
             rotation.fill(first.longest)
         if any(cache.capacity != first.capacity for cache in caches):
             return None
-        keys, values = [cache.k for cache in caches], [cache.v for cache in caches]
         assert self.program is not None
-        found = self.program.run(tokens[:, 0], positions, Caches(keys, values, first.columns, first.real))  # pyright: ignore[reportArgumentType]
+        source = _held(sources) if sources else None
+        found = self.program.run(tokens[:, 0], positions, _held(caches), source)
         if found is None:
             return None
         for cache in caches:
@@ -147,53 +173,95 @@ class ModelProgram:
         return found if self._dtype == torch.float32 else found.to(self._dtype)
 
     def _write(self, model: Any) -> None:
-        """Embed, blocks, head, as `Language` has them."""
+        """Embed, blocks, head, as `Language` and the decoder of `Seq2Seq` have them."""
         kernels = library()
         assert kernels is not None
-        tokens, positions, stack = model.tokens, model.positions, model.stack
+        pair = isinstance(model.config, Seq2SeqConfig)
+        tokens, stack = model.tokens, model.decoder if pair else model.stack
+        if pair and model.target_tokens is not None:
+            tokens = model.target_tokens
         _expect(tokens, nn.Embedding)
         _expect(stack, Stack)
-        _only(model.config, "kind", "weights", "family", "vocabulary", "length", "stack", "positions", "offset", "tied",
-              "special")  # fmt: skip
+        _only(model.config, *(_PAIR if pair else _LANGUAGE))
         _only(stack.config, "block", "alternates", "layers", "final_norm", "scaled_init")
         _require(stack.bias is None and tokens.weight.dtype in (torch.float32, torch.bfloat16))
-        _require(positions is None or type(positions) is LearnedPositions)
         _require(all(x.is_cpu and x.layout == torch.strided for x in self._sources))
         _require(not any("forward" in vars(one) for one in model.modules()))
-        self._dtype, self._vocabulary = tokens.weight.dtype, model.config.vocabulary
-        self._positions = model.config.length
+        self._dtype, self._vocabulary = tokens.weight.dtype, tokens.num_embeddings
         program = Program(kernels)
         width = tokens.weight.shape[1]
         x = program.buffer(width)
-        table = None if positions is None else positions.weight[positions.offset :]
-        _require(
-            tokens.weight.is_contiguous() and (table is None or (table.is_contiguous() and table.dtype == self._dtype))
-        )
-        program.embed(tokens.weight, table, x)
+        table = self._position_table(model, width)
+        _require(tokens.weight.is_contiguous())
+        program.embed(tokens.weight, table, x, scale=model.config.embedding_scale if pair else 1.0)
+        if pair:
+            _after(program, model.target_entrance.norm, x)
         for block in stack.blocks:
             self._block(program, block, x)
         head = LinearWeights(tokens.weight) if model.head is None else _weights(model.head)
+        if pair and model.head_bias is not None:
+            _require(head.bias is None)
+            head = replace(head, bias=model.head_bias[0])
         _require(head.served)
         program.linear(head, x, None, norm=_norm(stack.norm), check=True)
         program.seal()
         self.program = program
 
+    def _position_table(self, model: Any, width: int) -> Tensor | None:
+        """What is added to the tokens' vectors at each position; how many there are becomes `_positions`."""
+        layer, length = model.positions, model.config.length
+        if layer is None:
+            self._positions = _ROTATED if length is None else length
+            return None
+        if type(layer) is LearnedPositions:
+            self._positions = length
+            table = layer.weight[layer.offset :]
+            _require(table.is_contiguous() and table.dtype == self._dtype)
+            return table
+        # Whatever is computed of the position alone is what the layer adds to zeros.
+        _require(not list(layer.parameters()) and self._dtype == torch.float32)
+        self._positions = min(_ROTATED if length is None else length, max(1, _TABLED // width))
+        return layer(torch.zeros(1, self._positions, width), torch.arange(self._positions)[None])[0].contiguous()
+
     def _block(self, program: Program, block: Any, x: Tensor) -> None:
-        """x += out(attend(qkv(norm(x)))), x += down(act(up(norm(x)))), each in place."""
+        """x += out(attend(qkv(norm(x)))), x += down(act(up(norm(x)))), each in place; or x = norm(x + ...)."""
         _expect(block, Block)
-        _only(block.config, "attention", "feedforward", "norm", "eps", "dropout")
+        _only(block.config, "attention", "cross", "feedforward", "norm", "order", "eps", "dropout")
+        _require(block.config.order in ("pre", "post"))
         attention = block.attention
         qkv, heads = self._attention(program, attention)
-        program.linear(_weights(attention.qkv), x, qkv, norm=_norm(block.attention_norm))
+        self._branch(program, block, _weights(attention.qkv), x, qkv, block.attention_norm)
         program.attend(self._heads(attention), qkv, heads, stored=self._dtype)
         program.linear(_weights(attention.out), heads, x, residual=x)
+        self._close(program, block, block.attention_norm, x)
+        if block.cross is not None:
+            cross = block.cross
+            query, heads = self._attention(program, cross)
+            self._branch(program, block, _weights(cross.query), x, query, block.cross_norm)
+            program.attend(self._heads(cross), query, heads, stored=self._dtype, source=True)
+            program.linear(_weights(cross.out), heads, x, residual=x)
+            self._close(program, block, block.cross_norm, x)
+        if block.feedforward is not None:
+            self._feedforward(program, block, x)
+            self._close(program, block, block.feedforward_norm, x)
+
+    def _branch(
+        self, program: Program, block: Any, weights: LinearWeights, x: Tensor, out: Tensor, norm: nn.Module
+    ) -> None:
+        """The first map of a branch, after the norm where that comes before."""
+        program.linear(weights, x, out, norm=_norm(norm) if block.pre else None)
+
+    def _close(self, program: Program, block: Any, norm: nn.Module, x: Tensor) -> None:
+        """The norm of the sum where that comes after."""
+        if block.post:
+            _after(program, norm, x)
+
+    def _feedforward(self, program: Program, block: Any, x: Tensor) -> None:
         feedforward = block.feedforward
-        if feedforward is None:
-            return
         _expect(feedforward, FeedForward)
         _only(block.config.feedforward, "hidden", "activation", "gated", "bias")
         _require(feedforward.activation in KINDS)
-        norm, up = _norm(block.feedforward_norm), _weights(feedforward.up)
+        norm, up = _norm(block.feedforward_norm) if block.pre else None, _weights(feedforward.up)
         hidden = program.buffer(feedforward.up.out_features)
         if feedforward.gate is None:
             program.linear(up, x, hidden, norm=norm, activation=feedforward.activation)
@@ -205,15 +273,16 @@ class ModelProgram:
         program.linear(_weights(feedforward.down), hidden, x, residual=x)
 
     def _attention(self, program: Program, layer: Any) -> tuple[Tensor, Tensor]:
-        """Buffers for q, k and v and for the heads' results, if it is plain causal softmax attention."""
+        """Buffers for q, k and v (of a source: q) and for the heads' results, if it is plain softmax attention."""
         _expect(layer, Attention)
         _expect(layer.core, Core)
         c, record = layer.config, layer.core.record
-        _only(c, "width", "heads", "own_kv_heads", "own_head_width", "own_value_width", "bias", "output_bias", "scale",
-              "causal", "rotary", "mechanism")  # fmt: skip
-        _require(c.causal and not layer.is_cross and layer.out is not None)
+        _only(c, "width", "heads", "own_kv_heads", "own_head_width", "own_value_width", "own_source_width", "bias",
+              "output_bias", "scale", "causal", "rotary", "mechanism")  # fmt: skip
+        _require(c.causal != layer.is_cross and layer.out is not None and (c.rotary is None or not layer.is_cross))
         _require(record.scores == "dot" and record.pattern is all_pairs and not layer.parameter_names)
-        return program.buffer(sum(layer.columns)), program.buffer(layer.heads * layer.value_width)
+        columns = layer.columns[:1] if layer.is_cross else layer.columns
+        return program.buffer(sum(columns)), program.buffer(layer.heads * layer.value_width)
 
     def _heads(self, layer: Any) -> Heads:
         c, rotation = layer.config, None
@@ -232,6 +301,25 @@ class ModelProgram:
             None if rotation is None else rotation.cosine, None if rotation is None else rotation.sine,
             interleaved=c.rotary is not None and c.rotary.interleaved,
         )  # fmt: skip
+
+
+def _after(program: Program, norm: nn.Module, x: Tensor) -> None:
+    """x = norm(x)."""
+    if type(norm) is not nn.Identity:
+        program.normalise(_norm(norm), x)
+
+
+def _held(caches: Sequence[KVCache]) -> Caches:
+    """Keys and values of all layers."""
+    keys = [cache.k for cache in caches if cache.k is not None]
+    values = [cache.v for cache in caches if cache.v is not None]
+    return Caches(keys, values, caches[0].columns, caches[0].real)
+
+
+def _unlike(one: CrossCache, first: CrossCache, dtype: torch.dtype) -> bool:
+    """Whether a layer holds a source in another form than the first."""
+    assert one.k is not None and first.k is not None
+    return one.k.dtype != dtype or one.columns != first.columns or one.k.shape[2] != first.k.shape[2]
 
 
 class Rotation:

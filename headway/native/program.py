@@ -1,13 +1,15 @@
 """A step program: a list of operations with their pointers, which one call runs for one token of every row.
 
-Whoever knows a model writes it down once (`Program.embed`, `linear`, `attend`); `seal` packs the weights in the order
-in which the kernels read them. Activations are float32 throughout; weights are float32, bfloat16, int8 or int4.
+Whoever knows a model writes it down once (`Program.embed`, `linear`, `normalise`, `attend`); `seal` packs the weights
+in the order in which the kernels read them. Activations are float32 throughout; weights are float32, bfloat16, int8 or
+int4.
 """
 
 import ctypes
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,20 +20,20 @@ from headway.native.linear import Arena, LinearOperation, LinearWeights, PackedL
 
 MOST_ROWS = 64
 _SPARE = 12  # rows of the largest group of a kernel
-_EMBED, _LINEAR, _ATTEND = range(3)
+_EMBED, _LINEAR, _ATTEND, _NORMALISE = range(4)
 _NORMS = {"none": 0, "layer": 1, "rms": 2}
 _P, _I, _L, _F = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_float
 
 
 class _Embedding(ctypes.Structure):
-    _fields_ = [("width", _L), ("tokens", _P), ("positions", _P), ("bfloat16", _I), ("unused", _I), ("out", _P)]
+    _fields_ = [("width", _L), ("tokens", _P), ("positions", _P), ("bfloat16", _I), ("scale", _F), ("out", _P)]
 
 
 class _Attention(ctypes.Structure):
     _fields_ = [
         *((name, _I) for name in ("heads", "groups", "key_width", "value_width")),
         *((name, _I) for name in ("rotary_width", "interleaved", "bfloat16", "layer")),
-        *(("scale", _F), ("unused", _F), ("cosine", _P), ("sine", _P), ("in_", _P), ("out", _P)),
+        *(("scale", _F), ("source", _I), ("cosine", _P), ("sine", _P), ("in_", _P), ("out", _P)),
     ]
 
 
@@ -47,7 +49,9 @@ class _Step(ctypes.Structure):
     _fields_ = [
         *((name, _I) for name in ("rows", "threads", "finite", "unused")),
         *(("columns", _L), ("capacity", _L), ("tokens", _P), ("positions", _P), ("real", _P), ("real_stride", _L)),
-        *((name, _P) for name in ("keys", "values", "entries", "sums")),
+        *((name, _P) for name in ("keys", "values")),
+        *(("source_columns", _L), ("source_capacity", _L), ("source_real", _P), ("source_real_stride", _L)),
+        *((name, _P) for name in ("source_keys", "source_values", "entries", "sums")),
     ]
 
 
@@ -87,6 +91,15 @@ class Caches:
     columns: int
     real: Tensor | None = None
 
+    def fields(self, prefix: str = "") -> dict[str, Any]:
+        """Those of a step, whose names begin so; the arrays of pointers live as long as what is returned."""
+        found: dict[str, Any] = {"columns": self.columns, "capacity": self.keys[0].shape[2] if self.keys else 0}
+        for name, parts in (("keys", self.keys), ("values", self.values)):
+            found[name] = ctypes.cast((_P * len(parts))(*(x.data_ptr() for x in parts)), _P)
+        if self.real is not None:
+            found |= {"real": self.real.data_ptr(), "real_stride": self.real.stride(0)}
+        return {prefix + name: value for name, value in found.items()}
+
 
 class Program:
     """Operations over buffers of float32; the last one is a linear map, and gives the result."""
@@ -97,19 +110,19 @@ class Program:
         self._weights: dict[int, LinearWeights] = {}
         self._alive: list[Tensor] = []  # whatever a pointer points to
         self._packed: list[PackedLinear] = []
-        self._layers = 0
+        self._layers = self._crossings = 0
         self.nbytes = 0
 
     def buffer(self, width: int) -> Tensor:
         """Rows of this width."""
         return self._keep(torch.zeros(MOST_ROWS, width))
 
-    def embed(self, tokens: Tensor, positions: Tensor | None, out: Tensor) -> None:
-        """out = tokens[t] + positions[p]."""
+    def embed(self, tokens: Tensor, positions: Tensor | None, out: Tensor, *, scale: float = 1.0) -> None:
+        """out = scale · tokens[t] + positions[p]."""
         found = _Operation(kind=_EMBED)
         found.of.embedding = _Embedding(
             width=tokens.shape[1], tokens=self._pointer(tokens), positions=self._pointer(positions),
-            bfloat16=tokens.dtype == torch.bfloat16, out=self._pointer(out),
+            bfloat16=tokens.dtype == torch.bfloat16, scale=scale, out=self._pointer(out),
         )  # fmt: skip
         self._operations.append(found)
 
@@ -142,17 +155,30 @@ class Program:
         self._weights[len(self._operations)] = weights
         self._operations.append(found)
 
-    def attend(self, heads: Heads, qkv: Tensor, out: Tensor, *, stored: torch.dtype) -> None:
-        """out = the heads of qkv's rows over the next layer's cache, which takes in their keys and values."""
+    def normalise(self, norm: RowNorm, x: Tensor) -> None:
+        """x = norm(x)."""
+        found = _Operation(kind=_NORMALISE)
+        found.of.linear = LinearOperation(
+            norm=_NORMS[norm.kind], inputs=x.shape[1], norm_weight=self._float(norm.weight),
+            norm_bias=self._float(norm.bias), in_=self._pointer(x), out=self._pointer(x), eps=norm.eps,
+        )  # fmt: skip
+        self._operations.append(found)
+
+    def attend(self, heads: Heads, qkv: Tensor, out: Tensor, *, stored: torch.dtype, source: bool = False) -> None:
+        """out = the heads of qkv's rows over the next layer's cache, which takes in their keys and values.
+
+        `source`: over what the next layer keeps of a source; there are queries alone.
+        """
         found = _Operation(kind=_ATTEND)
         found.of.attention = _Attention(
             heads=heads.heads, groups=heads.groups, key_width=heads.key_width, value_width=heads.value_width,
             rotary_width=0 if heads.cosine is None else 2 * heads.cosine.shape[1], interleaved=heads.interleaved,
-            bfloat16=stored == torch.bfloat16, layer=self._layers, scale=heads.scale,
+            bfloat16=stored == torch.bfloat16, layer=self._crossings if source else self._layers,
+            scale=heads.scale, source=source,
             cosine=self._float(heads.cosine), sine=self._float(heads.sine),
             in_=self._pointer(qkv), out=self._pointer(out),
         )  # fmt: skip
-        self._layers += 1
+        self._layers, self._crossings = self._layers + (not source), self._crossings + source
         self._operations.append(found)
 
     def seal(self) -> None:
@@ -169,28 +195,26 @@ class Program:
         rows, widest = MOST_ROWS + _SPARE, max(packed.inputs for packed in self._packed)
         self._room = [self._keep(torch.zeros(rows, width)) for width in room_widths(widest)]
 
-    def run(self, tokens: Tensor, positions: Tensor, caches: Caches) -> Tensor | None:
+    def run(self, tokens: Tensor, positions: Tensor, caches: Caches, source: Caches | None = None) -> Tensor | None:
         """The result for one token of every row, whose keys and values are then in column `columns` of the caches.
 
-        None where something that was checked is not finite; the caches' other columns are as before.
+        `source`: keys and values of what the rows attend to, which stay as they are. None where something
+        that was checked is not finite; the caches' other columns are as before.
         """
         rows = len(tokens)
         assert rows <= MOST_ROWS and len(caches.keys) == self._layers
+        assert self._crossings == (0 if source is None else len(source.keys))
         tokens, positions = tokens.to(torch.long).contiguous(), positions.to(torch.long).contiguous()
         last = self._made[-1].of.linear
         out = torch.empty(rows, last.outputs)
-        pointers = (_P * self._layers)(*(x.data_ptr() for x in caches.keys))
-        values = (_P * self._layers)(*(x.data_ptr() for x in caches.values))
         entries, sums = (x.data_ptr() for x in self._room)
         step = _Step(
-            rows=rows, threads=threads(), columns=caches.columns,
-            capacity=caches.keys[0].shape[2] if self._layers else 0,
-            tokens=tokens.data_ptr(), positions=positions.data_ptr(),
-            real=None if caches.real is None else caches.real.data_ptr(),
-            real_stride=0 if caches.real is None else caches.real.stride(0),
-            keys=ctypes.cast(pointers, _P), values=ctypes.cast(values, _P),
+            rows=rows, threads=threads(), tokens=tokens.data_ptr(), positions=positions.data_ptr(),
             entries=entries, sums=sums,
         )  # fmt: skip
+        held = caches.fields() | ({} if source is None else source.fields("source_"))
+        for name, value in held.items():
+            setattr(step, name, value)
         with self._lock:  # the buffers serve one call at a time
             last.out = out.data_ptr()
             finite = self._kernels.headway_step(self._made, _L(len(self._made)), ctypes.byref(step))

@@ -197,7 +197,7 @@ def test_what_no_program_knows_is_left_to_the_layers(name: str, calls: list[bool
 # One at a time, of a model that is computed otherwise: the place of an option, and a value that changes something.
 OPTIONS = {
     "": dict(embedding_scale=2.0, head_scale=0.5, logit_softcap=3.0, embedding_width=8),
-    "stack.block": dict(order="post", residual_scale=0.5, layer_scale=0.1, parallel=True, residual=False),
+    "stack.block": dict(order="sandwich", residual_scale=0.5, layer_scale=0.1, parallel=True, residual=False),
     "stack.block.attention": dict(softcap=3.0, qk_norm="head"),
 }
 
@@ -210,6 +210,17 @@ def test_each_option_that_no_program_knows(place: str, option: str, value: objec
     one = build_model(config, std=0.4).eval()
     steps(one, torch.randint(0, V, (2, 6)))
     assert calls == [False] * 5
+
+
+@pytest.mark.parametrize(
+    ("place", "option", "value"), [("stack.block", "order", "post"), ("", "positions", "sinusoidal")]
+)
+def test_norms_after_the_sum_and_computed_positions(place: str, option: str, value: str, calls: list[bool]) -> None:
+    one = build_model(CONFIGS["llama"].replace(place, **{option: value}), std=0.4).eval()
+    prompt = torch.randint(0, V, (3, 6))
+    found = steps(one, prompt)
+    assert calls == [True] * 5
+    assert torch.allclose(found, plainly(lambda: steps(one, prompt)), atol=1e-4, rtol=1e-5)
 
 
 def test_a_program_does_not_keep_its_model_alive() -> None:

@@ -313,3 +313,30 @@ def test_rotary_across_two_texts_asks_for_positions() -> None:
     assert attention(x, source, positions=torch.arange(3), source_positions=torch.arange(5)).shape == (2, 3, D)
     with pytest.raises(ValueError, match="rotary cross-attention"):
         BlockConfig(attention=AttentionConfig(width=D), cross=AttentionConfig(width=D, rotary=Rotary()))
+
+
+def test_a_source_stays_where_it_is_while_its_beams_change_places() -> None:
+    """Rows that hold the same source are alike, so that nothing is copied; any other choice of rows is."""
+    cache = CrossCache()
+    k, v = rows(3, 2, 5, 4), rows(3, 2, 5, 3)
+    cache.append(k, v)
+    cache.select(torch.tensor([0, 0, 1, 1, 1]))
+    held = cache.k
+    cache.select(torch.tensor([1, 1, 4, 2, 3]))
+    assert cache.k is held
+    other = CrossCache()
+    other.append(rows(2, 2, 5, 4), rows(2, 2, 5, 3))
+    other.select(torch.tensor([1, 1]))
+    assert other.k is not None
+    more = other.k[:, :, :5].clone()
+    cache.select(torch.tensor([2, 3]))  # both of the second source
+    cache.join(other)
+    cache.select(torch.tensor([0, 2, 1, 3]))
+    assert cache.k is not None
+    assert torch.equal(cache.k[:, :, :5], torch.stack([k[1], more[0], k[1], more[1]]))
+    cache.select(torch.tensor([2, 1, 0, 3]))
+    assert torch.equal(cache.contents().v[0], v[1])
+    with pytest.raises(ValueError, match="from 0 to 3"):
+        cache.select(torch.tensor([4]))
+    cache.select(torch.tensor([], dtype=torch.long))
+    assert not cache.filled

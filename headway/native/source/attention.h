@@ -1,4 +1,4 @@
-// One token of every row attends to the keys and values of its cache, its own included.
+// One token of every row attends to the keys and values of its cache, its own included, or to those of a source.
 //
 // Only columns that hold a real token are looked at, one after the other: padding, wherever it stands, changes nothing, and
 // what stands in it is never read.
@@ -9,7 +9,8 @@
 // Cache of one layer: [rows, groups, capacity, width] of floats or bfloat16.
 struct Attention {
     int32_t heads, groups, key_width, value_width, rotary_width, interleaved, bfloat16, layer;
-    float scale, unused;
+    float scale;
+    int32_t source;  // whether keys and values are those of a source, which are all there; then `in` is q alone
     const float *cosine, *sine;  // [positions, rotary_width / 2], or none
     const float* in;             // q, k and v of each row
     float* out;
@@ -24,6 +25,11 @@ struct Step {
     int64_t real_stride;
     void* const* keys;                   // of each layer
     void* const* values;
+    int64_t source_columns, source_capacity;  // the same of the source that the rows attend to, where there is one
+    const uint8_t* source_real;
+    int64_t source_real_stride;
+    void* const* source_keys;
+    void* const* source_values;
     float *entries, *sums;               // room for rows as the kernels read them
 };
 
@@ -109,24 +115,27 @@ static void attend_group(const Attention& op, const Step& step, int64_t row, int
     static thread_local std::vector<float> scores, turned;
     static thread_local std::vector<int32_t> visible;
     int per = op.heads / op.groups, key = op.key_width, value = op.value_width;
-    int64_t width = static_cast<int64_t>(op.heads + op.groups) * key + static_cast<int64_t>(op.groups) * value;
+    int64_t width = static_cast<int64_t>(op.heads) * key + (op.source ? 0 : static_cast<int64_t>(op.groups) * (key + value));
     const float* q = op.in + row * width + static_cast<int64_t>(group) * per * key;
-    const float* k = op.in + row * width + static_cast<int64_t>(op.heads + group) * key;
-    const float* v = op.in + row * width + static_cast<int64_t>(op.heads + op.groups) * key + static_cast<int64_t>(group) * value;
-    int64_t head = row * op.groups + group;
-    Stored* keys = static_cast<Stored*>(step.keys[op.layer]) + head * step.capacity * key;
-    Stored* values = static_cast<Stored*>(step.values[op.layer]) + head * step.capacity * value;
-    int64_t columns = step.columns + 1, count = 0;
-    turned.resize((per + 1) * key);
-    if (op.rotary_width) {
-        rotate(op, k, turned.data() + per * key, step.positions[row]);
-        k = turned.data() + per * key;
-        for (int h = 0; h < per; h++) rotate(op, q + h * key, turned.data() + h * key, step.positions[row]);
-        q = turned.data();
+    int64_t head = row * op.groups + group, capacity = op.source ? step.source_capacity : step.capacity;
+    Stored* keys = static_cast<Stored*>((op.source ? step.source_keys : step.keys)[op.layer]) + head * capacity * key;
+    Stored* values = static_cast<Stored*>((op.source ? step.source_values : step.values)[op.layer]) + head * capacity * value;
+    if (!op.source) {
+        const float* k = op.in + row * width + static_cast<int64_t>(op.heads + group) * key;
+        const float* v = op.in + row * width + static_cast<int64_t>(op.heads + op.groups) * key + static_cast<int64_t>(group) * value;
+        turned.resize((per + 1) * key);
+        if (op.rotary_width) {
+            rotate(op, k, turned.data() + per * key, step.positions[row]);
+            k = turned.data() + per * key;
+            for (int h = 0; h < per; h++) rotate(op, q + h * key, turned.data() + h * key, step.positions[row]);
+            q = turned.data();
+        }
+        keep(keys + step.columns * key, k, key);
+        keep(values + step.columns * value, v, value);
     }
-    keep(keys + step.columns * key, k, key);
-    keep(values + step.columns * value, v, value);
-    const uint8_t* real = step.real ? step.real + row * step.real_stride : nullptr;
+    int64_t columns = op.source ? step.source_columns : step.columns + 1, count = 0;
+    const uint8_t* real = op.source ? step.source_real : step.real;
+    if (real) real += row * (op.source ? step.source_real_stride : step.real_stride);
     visible.resize(columns);
     for (int64_t c = 0; c < columns; c++)
         if (real == nullptr || real[c]) visible[count++] = static_cast<int32_t>(c);

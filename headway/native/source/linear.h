@@ -150,11 +150,11 @@ static void any_product(const Linear& op, int64_t panel, int size, const PackedR
     }
 }
 
-// One row normalised: kind 1 by mean and variance, 2 by the root of the mean square; 0 as it is.
+// One row normalised, in place where `out` is x: kind 1 by mean and variance, 2 by the root of the mean square; 0 as it is.
 static void normalise(const Linear& op, const float* x, float* out) {
     int64_t n = op.inputs, whole = n / W * W;
     if (op.norm == 0) {
-        std::memcpy(out, x, n * sizeof(float));
+        if (out != x) std::memcpy(out, x, n * sizeof(float));
         return;
     }
     float mean = 0;

@@ -4,18 +4,20 @@
 
 struct Embedding {
     int64_t width;
-    const void *tokens, *positions;  // tables of floats or bfloat16; positions may be null
-    int32_t bfloat16, unused;
+    const void* tokens;       // a table of floats or bfloat16
+    const void* positions;    // another, which may be null
+    int32_t bfloat16;
+    float scale;              // of the tokens' vectors
     float* out;
 };
 
-enum OperationKind : int32_t { EMBED = 0, LINEAR = 1, ATTEND = 2 };
+enum OperationKind : int32_t { EMBED = 0, LINEAR = 1, ATTEND = 2, NORMALISE = 3 };
 
 struct Operation {
     int32_t kind, unused;
     union {
         Embedding embedding;
-        Linear linear;
+        Linear linear;  // of NORMALISE the norm alone
         Attention attention;
     };
 };
@@ -27,7 +29,7 @@ static void embed(const Embedding& op, const Step& step, Stage* stage) {
     Team::share(*stage, step.rows, 8, [&](int64_t from, int64_t to) {
         for (int64_t r = from; r < to; r++)
             for (int64_t i = 0; i < op.width; i++) {
-                float x = entry(op.tokens, step.tokens[r] * op.width + i);
+                float x = entry(op.tokens, step.tokens[r] * op.width + i) * op.scale;
                 op.out[r * op.width + i] = op.positions ? x + entry(op.positions, step.positions[r] * op.width + i) : x;
             }
     });
@@ -67,6 +69,12 @@ static void linear(const Linear& op, Step& step, Stage* stages, int threads) {
     });
 }
 
+static void normalise_rows(const Linear& op, const Step& step, Stage* stage) {
+    Team::share(*stage, step.rows, 4, [&](int64_t from, int64_t to) {
+        for (int64_t r = from; r < to; r++) normalise(op, op.in + r * op.inputs, op.out + r * op.inputs);
+    });
+}
+
 static void attend(const Attention& op, const Step& step, Stage* stage) {
     Team::share(*stage, static_cast<int64_t>(step.rows) * op.groups, 1, [&](int64_t task, int64_t) {
         int64_t row = task / op.groups;
@@ -85,6 +93,7 @@ static void run_program(const Operation* operations, int64_t count, Step& step) 
             switch (operations[i].kind) {
                 case EMBED: embed(operations[i].embedding, step, stage); break;
                 case LINEAR: linear(operations[i].linear, step, stage, team.size); break;
+                case NORMALISE: normalise_rows(operations[i].linear, step, stage); break;
                 default: attend(operations[i].attention, step, stage);
             }
         }

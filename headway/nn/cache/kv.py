@@ -215,10 +215,38 @@ class KVCache:
 
 
 class CrossCache(KVCache):
-    """Keys and values of a source that does not change: projected once."""
+    """Keys and values of a source that does not change: projected once.
+
+    The beams of one source change places in every step: what each row holds then stays where it is.
+    """
 
     def __init__(self) -> None:
         super().__init__(capacity=1)
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._sources: Int[Tensor, " B"] | None = None  # which source each row holds; None: one of its own
+
+    def _numbered(self) -> Int[Tensor, " B"]:
+        return torch.arange(self.rows) if self._sources is None else self._sources
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        if self.k is None:
+            return
+        check_rows(rows, self.rows)
+        before = self._numbered()
+        after = before[rows.cpu()]
+        if torch.equal(before, after):
+            return
+        super().select(rows)
+        self._sources = after if len(rows) else None
+
+    def join(self, other: "KVCache") -> None:
+        check_same(self, other)
+        assert isinstance(other, CrossCache)
+        ours, theirs = self._numbered(), other._numbered()
+        super().join(other)
+        self._sources = torch.cat([ours, theirs + int(ours.max()) + 1])
 
     @property
     def filled(self) -> bool:
