@@ -16,9 +16,10 @@ import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
-from tests.processes import Processes
+from tests.processes import Processes, without_sync
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks anything of a network, nor do the processes that it starts
+without_sync()
 
 assert "headway" not in sys.modules, "headway was imported before its annotations could be checked"
 

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import headway
@@ -218,6 +219,7 @@ UNSEARCHABLE = {
 SEVERAL = {"Alibi", "Clipped", "Relative", "Linear", "Plan", "Line"}
 
 
+@lru_cache
 def modules() -> dict[str, ast.Module]:
     """The package's modules by their full names."""
     return {

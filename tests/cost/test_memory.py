@@ -16,6 +16,7 @@ from headway.nn.cache import BlockCache
 from headway.presets import preset
 from tests.cost.memory_cases import CASES, gpt, ints, llama
 from tests.fresh import fresh
+from tests.thorough import THOROUGH
 
 
 def held(caches: list[BlockCache]) -> int:
@@ -143,7 +144,10 @@ def test_sizes_are_whole_numbers() -> None:
         memory_of(gpt(), Setting(batch=0))
 
 
-@pytest.mark.parametrize("name", ["gpt dropout", "llama", "words", "marian", "t5", "vit"])
+DEEP = ["gpt dropout", "llama", "words", "marian", "t5", "vit"] if THOROUGH else ["llama", "t5"]
+
+
+@pytest.mark.parametrize("name", DEEP)
 @pytest.mark.parametrize("how", [{}, {"learning": True}, {"learning": True, "forgets": True}], ids=str)
 def test_deep_stacks_follow_from_shallow_ones(name: str, how: dict[str, bool]) -> None:
     """Two and three blocks say what seven take, to the byte."""

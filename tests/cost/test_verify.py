@@ -8,30 +8,17 @@ import headway
 from headway.cost.verify import Check, verify
 from tests.cost.tiny import MODELS, TOWERS, language
 from tests.fresh import fresh
+from tests.thorough import THOROUGH
 
 EXACT = {"parameters", "FLOPs", "positions"}
+KINDS = [
+    "gpt2", "local", "linear", "gemma", "neox", "olmo", "granite", "opt", "t5", "recurrent", "vit", "dinov2",
+    "bert-words", "bare", "classifier",
+]  # fmt: skip
+DAILY = ("gpt2", "linear", "gemma", "t5", "recurrent", "vit", "bert-words")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gpt2",
-        "local",
-        "linear",
-        "gemma",
-        "neox",
-        "olmo",
-        "granite",
-        "opt",
-        "t5",
-        "recurrent",
-        "vit",
-        "dinov2",
-        "bert-words",
-        "bare",
-        "classifier",
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in KINDS if THOROUGH or name in DAILY])
 def test_counts_are_those_of_the_real_model(name: str) -> None:
     size = (
         {"length": 9, "source": 7}

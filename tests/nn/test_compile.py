@@ -62,7 +62,7 @@ def traced(processes: Processes, code: str, options: dict[str, Any]) -> dict[str
     return json.loads(child.stdout.splitlines()[-1])
 
 
-DAILY = [name for name in MODELS if THOROUGH or name in ("learned", "selected")]
+DAILY = [name for name in MODELS if THOROUGH or name == "selected"]
 
 
 @pytest.mark.parametrize("options", [MODELS[name] for name in DAILY], ids=DAILY)
@@ -98,7 +98,7 @@ print(json.dumps(found))
 
 
 def test_padding_on_either_side_means_the_same_to_a_compiled_model(processes: Processes) -> None:
-    names = ("learned", "rotary", "alibi", "local", "selected", "linear", "softcap") if THOROUGH else ("alibi", "local")
+    names = ("learned", "rotary", "alibi", "local", "selected", "linear", "softcap") if THOROUGH else ("local",)
     some = {name: MODELS[name] for name in names}
     found = traced(processes, PADDED, some)
     assert {name: apart for name, (_, apart) in found.items() if apart > 1e-6} == {}

@@ -20,7 +20,7 @@ SETTINGS = [
     "--model.dropout", "0.1", "--batch", "2", "--steps", str(STEPS), "--evaluate-every", "3", "--save-every", "2",
     "--log-every", "1", "--samples", "0", "--keep", "2",
 ]  # fmt: skip
-RANDOM = 200 if THOROUGH else 2
+RANDOM = 200 if THOROUGH else 1
 MOST = 5000  # operations of one run; it has some hundred
 
 KILLED = """
@@ -82,7 +82,7 @@ def test_a_kill_at_a_random_time(text, straight, tmp_path, processes, number):
 
 def test_a_kill_at_every_change_of_a_file(text, straight, tmp_path, processes):
     """In the first run and, now and then, in the one that takes it up again too."""
-    moment, kills, step = 0, 0, 1 if THOROUGH else 150
+    moment, kills, step = 0, 0, 1 if THOROUGH else 300
     chance = random.Random(7)
     while moment < MOST:
         run = tmp_path / "run"

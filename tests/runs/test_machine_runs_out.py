@@ -94,7 +94,7 @@ from headway.training.trainer import Trainer
 kept, learn = [], Trainer.learn
 
 def leaks(*given):
-    kept.append(b"x" * (4 << 20))
+    kept.append(b"x" * (8 << 20))
     return learn(*given)
 
 Trainer.learn = leaks
@@ -105,7 +105,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_real_limit(text, tmp_path, processes):  # noqa: F811
-    """4 MiB a step, and one GiB that the process may take."""
+    """8 MiB a step, and one GiB that the process may take."""
     place = tmp_path / "run"
     child = processes.run(LEAKS, "train", str(text), *LONG, "--out", str(place))
     assert child.code == 2, child.stderr[-2000:]
