@@ -49,9 +49,12 @@ def log_total(logits: Float[Tensor, "B V"]) -> Float[Tensor, " B"]:
     >>> log_total(torch.tensor([[0.0, 0.0]])).item()
     0.6931
     """
-    best, ones = logits.amax(-1).double(), torch.ones(1, 1, device=logits.device)
-    parts = logits.split(max(1, CHUNK // logits.shape[1]))
-    return best + torch.cat([weights(part, ones).sum(-1, dtype=torch.float64) for part in parts]).log()
+    wide, size = torch.promote_types(logits.dtype, torch.float32), max(1, CHUNK // logits.shape[1])
+    best = logits.amax(-1, keepdim=True)
+    check_finite(best[:, 0])
+    parts = zip(logits.split(size), best.split(size), strict=True)
+    totals = [(part.to(wide) - most.to(wide)).exp_().sum(-1, dtype=torch.float64) for part, most in parts]
+    return best[:, 0].double() + torch.cat(totals).log()
 
 
 def weights(logits: Float[Tensor, "B V"], heat: Float[Tensor, "b 1"]) -> Float[Tensor, "B V"]:
