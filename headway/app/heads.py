@@ -88,6 +88,6 @@ def _real(tokens: Any, keep: Any) -> Any:
 
 # Task -> what its examples give a model to read: fields of ModelInputs.
 GIVEN: dict[str, Callable[[Inputs], dict[str, Any]]] = {
-    "language": _tokens, "instruct": _tokens, "masked": _tokens, "classify": _tokens, "seq2seq": _pair,
+    "language": _tokens, "instruct": _tokens, "dpo": _tokens, "masked": _tokens, "classify": _tokens, "seq2seq": _pair,
     "embed": _twin, "images": _image,
 }  # fmt: skip

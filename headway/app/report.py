@@ -290,6 +290,7 @@ def going_on(run: Run) -> list[tuple[str, str]]:
     uses = {
         "language": ("write text", f'headway generate {place} --prompt "The"'),
         "instruct": ("answer a message", f'headway generate {place}{_chat(run.path)} --prompt "Hello"'),
+        "dpo": ("answer a message", f'headway generate {place}{_chat(run.path)} --prompt "Hello"'),
         "seq2seq": ("translate lines of a file", f"headway translate {place} FILE"),
         "classify": ("classes of lines of a file", f"headway classify {place} FILE"),
         "images": ("classes of pictures", f"headway classify {place} PICTURE"),

@@ -124,8 +124,8 @@ def _real(keep: Tensor) -> tuple[int, ...]:
 
 
 SIZES: dict[str, Callable[[Inputs], dict[str, Any]]] = {
-    "language": _language, "instruct": _language, "masked": _masked, "classify": _classify, "seq2seq": _seq2seq,
-    "images": _images, "embed": _embed,
+    "language": _language, "instruct": _language, "dpo": _language, "masked": _masked, "classify": _classify,
+    "seq2seq": _seq2seq, "images": _images, "embed": _embed,
 }  # fmt: skip
 
 
@@ -162,6 +162,7 @@ class StepPrice:
     seconds: float | None
     operations: tuple[tuple[Line, float | None], ...]  # with the seconds of each in a pass forwards and backwards
     traced: TracedMemory | None = None  # of a module of the user's own
+    beside: int = 0  # bytes of a second model's weights, which is read and not trained
 
     @property
     def parameters(self) -> int:
@@ -184,7 +185,7 @@ class StepPrice:
         """Bytes in use at most."""
         if self.traced is not None:
             return self.waiting + self.traced.peak_step
-        return self.waiting + peak(self.config, self.setting, STEP, optimiser=self.optimiser)
+        return self.beside + self.waiting + peak(self.config, self.setting, STEP, optimiser=self.optimiser)
 
     @cached_property
     def kept(self) -> dict[str, int]:
@@ -194,7 +195,8 @@ class StepPrice:
         else:
             found = memory_of(self.config, self.setting, optimiser=self.optimiser)
             saved = found.saved_checkpointed if self.setting.checkpointing else found.saved + found.aside
-        parts = {"weights": found.weights, "gradients": found.gradients, "optimiser": found.optimiser}
+        second = {"second model": self.beside} if self.beside else {}
+        parts = {"weights": found.weights, **second, "gradients": found.gradients, "optimiser": found.optimiser}
         return {**parts, "activations kept": saved}
 
     @property
@@ -220,6 +222,16 @@ def step_price(
     cost = passes + optimiser_cost(ADAMW if optimiser == MUON else optimiser, sum(kinds.values())) + summed(turns)
     seconds, each = _seconds(found, setting.dtype, machine, parts, again, turns)
     return StepPrice(config, setting, optimiser, kinds, parts, ahead, back, cost, seconds, each)
+
+
+def beside_second(step: StepPrice, config: Frozen, held: int, machine: Machine | None = None) -> StepPrice:
+    """The same with a pass forwards of a second model over each batch, whose weights take `held` bytes."""
+    tree = price_tree(config, replace(step.setting, training=False))
+    more = forward(tree) * step.parts
+    seconds = step.seconds
+    if machine is not None and seconds is not None:
+        seconds += step.parts * predict(tuple(lines(tree)), machine, FORWARD, dtype=step.setting.dtype).seconds
+    return replace(step, cost=step.cost + more, seconds=seconds, beside=held)
 
 
 def module_step_price(

@@ -13,12 +13,13 @@ from statistics import median
 from typing import Any
 
 from headway.app.cost_section import FILE
-from headway.app.step_cost import StepPrice, module_step_price, step_price, typical
+from headway.app.step_cost import StepPrice, beside_second, module_step_price, step_price, typical
 from headway.config.run_files import RunFiles
 from headway.cost.op_tree import Line
 from headway.cost.time.machine import Machine, stored
 from headway.data.files import write_json
 from headway.models.own_module import OwnModule
+from headway.models.quantize import weight_bytes
 from headway.render import duration, short, step_time
 from headway.sizes import Cost
 from headway.training.distributed import World
@@ -149,6 +150,9 @@ def price_run(work: TrainingSetup, world: World, *, done: int = 0) -> RunPrice:
         step = module_step_price(work.model, setting, **options)
     else:
         step = step_price(work.model.config, setting, **options)
+        if work.reference is not None:
+            held = weight_bytes(work.reference, next(work.reference.parameters()).dtype.itemsize)
+            step = beside_second(step, work.reference.config, held, machine)
     unit = "images" if c.task == "images" else "tokens"
     held = {**step.kept, MOST: step.memory}
     return RunPrice(step, tokens, unit, c.steps - done, machine, held, (*notes, *([why] if why else [])))

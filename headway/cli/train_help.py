@@ -66,6 +66,8 @@ TOPICS: dict[str, tuple[str, ...]] = {
     "Tokenizer": ("--tokenizer.",),
     "Model": ("--model.",),
     "Adapters (LoRA) and frozen parts": ("--lora.", "--freeze"),
+    "Preferences (DPO)": ("--dpo.",),
+    "Distillation": ("--distil.",),
     "Optimiser": ("--optim.",),
     "Schedule of the learning rate": ("--schedule.",),
     "Evaluation": ("--evaluate-every", "--evaluate-batches", "--patience", "--samples", "--scored"),

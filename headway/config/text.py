@@ -67,7 +67,7 @@ class LanguageConfig(DecoderConfig):
 
     module = "headway.models.language:Language"
     writes = True
-    tasks = ("language", "instruct", "classify")
+    tasks = ("language", "instruct", "dpo", "classify")
     measures = ("language",)
 
     kind: Literal["language"] = "language"

@@ -14,7 +14,7 @@ from headway.config.size_limits import SIZE, VOCABULARY, check_size
 OBJECTIVES = ("words", "adjacent", "inverted", "inference")  # of the task `masked`
 LORA_MAPS = ("query", "key", "value", "out", "gate", "up", "down")  # linear maps of attention and feed-forward
 
-Task = Literal["language", "instruct", "masked", "seq2seq", "classify", "images", "embed"]
+Task = Literal["language", "instruct", "dpo", "masked", "seq2seq", "classify", "images", "embed"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1, le=SIZE)]
@@ -78,6 +78,10 @@ class DataConfig(_Documented):
     """Column of an instruction, where there are no messages."""
     response: str = "response"
     """Column of its answer."""
+    chosen: str = "chosen"
+    """Column of the answer that is preferred (dpo)."""
+    rejected: str = "rejected"
+    """Column of the one that is not."""
     pairs: tuple[str, ...] = ()
     """Labelled pairs (columns first, second and label) for the objective `inference`."""
     cut: bool = False
@@ -186,6 +190,24 @@ class LoraConfig(_Documented):
         return tuple(name for name in LORA_MAPS if name in given)
 
 
+class DpoConfig(_Documented):
+    """Preferences: -log σ(beta · how much the chosen answer has gained on the rejected one) (DPO, arXiv:2305.18290)."""
+
+    beta: Rate = 0.1
+    """How much a preference weighs; the smaller, the farther answers go from those of model.start."""
+
+
+class DistilConfig(_Documented):
+    """A larger model as teacher: (1 - weight) · loss + weight · T² KL(teacher ‖ model) (arXiv:1503.02531)."""
+
+    teacher: str | None = None
+    """A model with the same vocabulary, whose probabilities of each next token are learnt (distillation)."""
+    temperature: Rate = 1.0
+    """T: logits of both are divided by it."""
+    weight: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Weight of the teacher; the rest is that of the data."""
+
+
 class OptimConfig(_Documented):
     """AdamW (arXiv:1711.05101), or Muon for the matrices of the blocks and AdamW for the rest."""
 
@@ -233,12 +255,14 @@ class TrainConfig(_Documented):
     """A whole run. `batch` counts the examples of one optimiser step, over all processes and accumulated parts."""
 
     task: Task = "language"
-    """What to train: a language model, answers to instructions, masked words, translation, classes of texts or images,
-    sentence vectors."""
+    """What to train: a language model, answers to instructions, preferences between answers, masked words, translation,
+    classes of texts or images, sentence vectors."""
     data: DataConfig = DataConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelChoice = ModelChoice()
     lora: LoraConfig = LoraConfig()
+    dpo: DpoConfig = DpoConfig()
+    distil: DistilConfig = DistilConfig()
     optim: OptimConfig = OptimConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     parallel: ParallelConfig = ParallelConfig()

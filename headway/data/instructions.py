@@ -3,6 +3,8 @@
 A line of JSON has `messages`, a list of {"role", "content"}, or `prompt` and `response`; a table has the last two. The
 model's chat template makes one text of it. The text before an answer is what the model is given when it generates, and
 is encoded by itself, as it is then.
+
+Preferences have two answers to one prompt, `chosen` and `rejected`: texts or lists of messages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,6 +84,63 @@ def _of_pair(prompt: str, response: Any, where: str) -> Dialogue:
         if not isinstance(text, str) or not text.strip():
             raise ValueError(f"{where} has an empty {name}: fill it in, or leave the line out")
     return Dialogue(where, ({"role": "user", "content": prompt}, {"role": ANSWERS, "content": response}))
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Two conversations that differ in their last answers, the better one first."""
+
+    chosen: Dialogue
+    rejected: Dialogue
+
+
+def preferences(data: DataConfig, places: Sequence[str]) -> Iterator[Preference]:
+    """All preferences of the places: lines of JSON, or tables."""
+    for place in find_data(places):
+        if place.file is None:
+            raise ValueError(
+                f"{place.name} is a source of text: preferences are files with prompt, chosen and rejected"
+            )
+        if place.format(data.format) == "jsonl":
+            for number, line in whole_lines(place.file, longest=LONGEST):
+                if line.strip():
+                    yield _preference(parse_json(line, where := f"line {number} of {name_of(place.file)}"), where, data)
+        else:
+            columns = {"prompt": data.prompt, "chosen": data.chosen, "rejected": data.rejected}
+            for one in read_records(place.file, place.format(data.format), columns, LONGEST):
+                yield _preference({columns[name]: text for name, text in one.fields.items()}, one.where, data)
+
+
+def _preference(found: Any, where: str, data: DataConfig) -> Preference:
+    if not isinstance(found, dict) or data.chosen not in found or data.rejected not in found:
+        raise ValueError(f"{where} lacks {data.chosen!r} or {data.rejected!r}: say with data.prompt, data.chosen and "
+                         "data.rejected how they are called")  # fmt: skip
+    # A list of messages may hold the prompt itself.
+    prompt = () if found.get(data.prompt) is None else _turns(found[data.prompt], "user", data.prompt, where)
+    sides = []
+    for name in (data.chosen, data.rejected):
+        answer = _turns(found[name], ANSWERS, name, where)
+        if not prompt and len(answer) < 2:
+            raise ValueError(f"{where} has no {data.prompt!r}, and {name!r} is an answer to nothing")
+        if answer[-1]["role"] != ANSWERS:
+            raise ValueError(f"{where}: the last message of {name!r} is not the {ANSWERS}'s")
+        sides.append(Dialogue(where, (*prompt, *answer)))
+    if sides[0].messages == sides[1].messages:
+        raise ValueError(f"{where} has the same text as {data.chosen} and as {data.rejected}: leave the line out")
+    return Preference(*sides)
+
+
+def _turns(given: Any, role: str, name: str, where: str) -> tuple[Message, ...]:
+    """A text as a message of the role; or messages as they are."""
+    if isinstance(given, str):
+        if not given.strip():
+            raise ValueError(f"{where} has an empty {name}: fill it in, or leave the line out")
+        return ({"role": role, "content": given},)
+    try:
+        check_messages(given)
+    except ValueError as error:
+        raise ValueError(f"{where}: {name}: {error}") from None
+    return tuple(given)
 
 
 def encode_conversation(one: Dialogue, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
@@ -178,3 +237,26 @@ class Instructions:
         targets = [np.where(asked[1:], tokens[1:], IGNORED) for tokens, asked in some]
         inputs = {"tokens": padded(read, self._pad), "targets": padded(targets, IGNORED)}
         return Batch(inputs, {"loss": sum(int((one != IGNORED).sum()) for one in targets)})
+
+
+class Preferences:
+    """Examples of preferences: the chosen conversations of a batch, then the rejected ones, as rows of one tensor."""
+
+    def __init__(self, found: Sequence[Preference], tokenizer: Tokenizer, *, length: int, cut: bool = False) -> None:
+        if not found:
+            raise ValueError("there are no preferences in the data: it is empty")
+        sides = [[one.chosen for one in found], [one.rejected for one in found]]
+        self._rows = Instructions([one for side in sides for one in side], tokenizer, length=length, cut=cut)
+        self._count = len(found)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self._rows.sizes[: self._count] + self._rows.sizes[self._count :]
+
+    def batch(self, rows: np.ndarray, keys: np.ndarray) -> Batch:
+        """{tokens, targets}: 2B x L each."""
+        both = np.concatenate([rows, rows + self._count])
+        return Batch(self._rows.batch(both, np.concatenate([keys, keys])).inputs, {"loss": len(rows)})

@@ -38,14 +38,15 @@ BRACKETS = {
 ROLES: dict[Task, dict[str, str]] = {
     "language": {"eos_token": "<|end|>"},
     "instruct": {"eos_token": "<|end|>"},
+    "dpo": {"eos_token": "<|end|>"},
     "seq2seq": {"pad_token": "<|pad|>", "bos_token": "<|start|>", "eos_token": "<|end|>"},
     "masked": BRACKETS,
     "classify": BRACKETS,
     "embed": BRACKETS,
 }
 NEEDED: dict[Task, tuple[str, ...]] = {
-    "language": ("end",), "instruct": ("end",), "seq2seq": ("pad", "end"), "masked": ("begin", "end", "pad", "mask"),
-    "classify": ("begin", "end", "pad"), "embed": ("begin", "end"),
+    "language": ("end",), "instruct": ("end",), "dpo": ("end",), "seq2seq": ("pad", "end"),
+    "masked": ("begin", "end", "pad", "mask"), "classify": ("begin", "end", "pad"), "embed": ("begin", "end"),
 }  # fmt: skip
 UNKNOWN = {"unk_token": "<unk>"}
 CONTINUED = "##"
@@ -192,7 +193,7 @@ def _dress(engine: Engine, config: TokenizerConfig, special: dict[str, str]) -> 
 
 def _post_process(engine: Engine, special: dict[str, str], task: Task) -> None:
     """[CLS] a [SEP] b [SEP] for those who read whole texts, a and its end for those who translate."""
-    continues = dict.fromkeys(("language", "instruct"), ("", ""))
+    continues = dict.fromkeys(("language", "instruct", "dpo"), ("", ""))
     single, pair = {**continues, "seq2seq": ("$A {end}", "$A {end} $B:1 {end}:1")}.get(
         task, ("{begin} $A {end}", "{begin} $A {end} $B:1 {end}:1")
     )

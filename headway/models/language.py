@@ -20,7 +20,7 @@ from headway.nn.layers import Linear, embedding
 from headway.nn.positions import make_positions
 from headway.nn.quantized import QuantizedLinear, float_weight
 from headway.ops.linear import linear
-from headway.ops.loss import linear_cross_entropy, next_targets
+from headway.ops.loss import LinearHead, linear_cross_entropy, next_targets
 from headway.ops.mask import Mask
 
 
@@ -119,6 +119,10 @@ class Language(Decoder):
             hidden.flatten(0, 1), self.output_weight, targets.flatten(), scale=self.config.head_scale,
             softcap=self.config.logit_softcap, smoothing=smoothing,
         )  # fmt: skip
+
+    def head_on(self, hidden: Float[Tensor, "N D"]) -> LinearHead:
+        """What gives the logits of these vectors, for functions that hold a few of them at a time."""
+        return LinearHead(hidden, self.output_weight, self.config.head_scale, self.config.logit_softcap)
 
     def loss(
         self,

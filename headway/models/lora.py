@@ -7,6 +7,7 @@ an adapter of the queries alone changes the rows of W that make the queries.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -61,10 +62,13 @@ class LoraLinear(Linear):
         self.adapters = nn.ModuleDict(
             {name: LowRank(base.in_features, rows[name], config.rank, generator) for name in adapted}
         )
+        self.adapting = True  # False within `adapters_off`
         self.requires_grad_(False)
         self.adapters.requires_grad_(True)
 
     def forward(self, x: Float[Tensor, "*b I"]) -> Float[Tensor, "*b O"]:
+        if not self.adapting:
+            return super().forward(x)
         if CARE.passes:
             return by_rows(lambda rows: self._adapted(linear(rows, self.weight, self.bias), rows), x)
         return self._adapted(super().forward(x), x)
@@ -116,6 +120,19 @@ def lora_layers(model: nn.Module) -> Iterator[tuple[str, LoraLinear]]:
     for path, layer in model.named_modules():
         if isinstance(layer, LoraLinear):
             yield path, layer
+
+
+@contextmanager
+def adapters_off(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is the one that the adapters were put on."""
+    layers = [layer for _, layer in lora_layers(model)]
+    for layer in layers:
+        layer.adapting = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.adapting = True
 
 
 def trainable(model: nn.Module) -> int:

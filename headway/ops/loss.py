@@ -8,13 +8,14 @@ Where N · V is large, logits live a few rows at a time: their gradient is known
 the spot, and neither pass holds an N x V tensor.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from headway.ops.values import readable
 from headway.sizes import Number, Operation, other
@@ -51,6 +52,67 @@ def linear_cross_entropy(
         return _plainly(hidden, weight, bias, targets, scale, softcap, smoothing)
     rows = chunk or max(1, ENTRIES // len(weight))
     return _Chunked.apply(hidden, weight, bias, targets, scale, softcap, smoothing, rows)
+
+
+class LinearHead(NamedTuple):
+    """What gives logits, z = scale · h Wᵀ: rows and weight, and a cap."""
+
+    hidden: Float[Tensor, "N D"]
+    weight: Float[Tensor, "V D"]
+    scale: float = 1.0
+    softcap: float | None = None
+
+    def logits(self, rows: slice) -> Float[Tensor, "n V"]:
+        """In float32 at least."""
+        wide = torch.promote_types(self.hidden.dtype, torch.float32)
+        found = F.linear(self.hidden[rows].to(wide) * self.scale, self.weight.to(wide))
+        return found if self.softcap is None else self.softcap * torch.tanh(found / self.softcap)
+
+
+def log_probabilities(head: LinearHead, targets: Int[Tensor, " N"], *, chunk: int | None = None) -> Float[Tensor, " N"]:
+    """log p of each target, `chunk` rows of logits at a time; the way back computes them again.
+
+    >>> log_probabilities(LinearHead(torch.ones(2, 1), torch.zeros(4, 1)), torch.tensor([0, 3])).exp().tolist()
+    [0.25, 0.25]
+    """
+    _check(targets, len(head.weight))
+
+    def some(hidden: Tensor, weight: Tensor, rows: slice) -> Tensor:
+        logits = head._replace(hidden=hidden, weight=weight).logits(rows)
+        return logits.gather(-1, targets[rows, None])[:, 0] - logits.logsumexp(-1)
+
+    parts = [_again(some, head, rows) for rows in _slices(head, chunk)]
+    return torch.cat(parts) if parts else head.hidden.new_zeros(0, dtype=torch.float32)
+
+
+def divergence(
+    head: LinearHead, teacher: LinearHead, *, temperature: float = 1.0, chunk: int | None = None
+) -> Float[Tensor, ""]:
+    """Σ_n T² KL(softmax(z'_n / T) ‖ softmax(z_n / T)), z' the teacher's logits (arXiv:1503.02531); in chunks, too.
+
+    >>> same = LinearHead(torch.ones(2, 1), torch.tensor([[0.0], [1.0]]))
+    >>> divergence(same, same, temperature=2.0).item()
+    0.0
+    """
+
+    def some(hidden: Tensor, weight: Tensor, rows: slice) -> Tensor:
+        own = head._replace(hidden=hidden, weight=weight).logits(rows)
+        wanted = teacher.logits(rows).to(own.dtype)
+        p, q = (F.log_softmax(logits / temperature, dim=-1) for logits in (wanted, own))
+        return temperature**2 * F.kl_div(q, p, log_target=True, reduction="sum")
+
+    parts = [_again(some, head, rows) for rows in _slices(head, chunk)]
+    return torch.stack(parts).sum() if parts else (head.hidden.sum() + head.weight.sum()) * 0.0
+
+
+def _slices(head: LinearHead, chunk: int | None) -> list[slice]:
+    rows = chunk or max(1, ENTRIES // len(head.weight))
+    return [slice(start, start + rows) for start in range(0, len(head.hidden), rows)]
+
+
+def _again(some: Any, head: LinearHead, rows: slice) -> Tensor:
+    """Nothing but hidden vectors and weights is kept for the way back."""
+    return checkpoint(some, head.hidden, head.weight, rows, use_reentrant=False, preserve_rng_state=False)
 
 
 def cross_entropy_sum(

@@ -24,13 +24,15 @@ from headway.models.classifier import DecoderClassifier
 from headway.models.davit import DaViT
 from headway.models.encoder import Masked
 from headway.models.language import Language
+from headway.models.lora import adapters_off
 from headway.models.own_module import OwnModule
 from headway.models.recurrent import Recurrent
 from headway.models.sentence import SentenceEncoder
 from headway.models.seq2seq import Seq2Seq
 from headway.models.vit import Vision
 from headway.nn.context import agreeing
-from headway.ops.loss import cross_entropy_sum
+from headway.nn.modes import evaluating
+from headway.ops.loss import cross_entropy_sum, divergence, log_probabilities
 from headway.ops.mask import packed
 
 
@@ -86,13 +88,67 @@ def unused_heads(model: Masked, like: Tensor) -> Float[Tensor, ""]:
 
 def language(model: Language | OwnModule, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """Windows of a text; with `lengths`, documents one after the other in one row, each of which sees itself alone."""
+    total, right = model.cross_entropy(read_windows(model, inputs), inputs["targets"], smoothing=smoothing)
+    return LossSums({"loss": total}, {"loss": right})
+
+
+def read_windows(model: Any, inputs: Mapping[str, Tensor]) -> Float[Tensor, "B L D"]:
     tokens, lengths = inputs["tokens"], inputs.get("lengths")
     if lengths is None:
-        hidden = model.hidden_states(tokens)
-    else:
-        hidden = model.hidden_states(tokens, positions=restarting(lengths)[None], mask=packed(lengths.tolist()))
-    total, right = model.cross_entropy(hidden, inputs["targets"], smoothing=smoothing)
-    return LossSums({"loss": total}, {"loss": right})
+        return model.hidden_states(tokens)
+    return model.hidden_states(tokens, positions=restarting(lengths)[None], mask=packed(lengths.tolist()))
+
+
+def preferred(
+    model: Language, inputs: Mapping[str, Tensor], *, reference: Language | None, beta: float, smoothing: float = 0.0
+) -> LossSums:
+    """Σ -log σ(m) over pairs, the chosen rows first (DPO: arXiv:2305.18290).
+
+        m = beta · (log π(chosen) - log π(rejected) - log π₀(chosen) + log π₀(rejected))
+
+    π₀ is the reference, or without one the model without its adapters. With smoothing s a share s of the preferences is
+    taken to be the wrong way round. A right answer has m > 0.
+    """
+    own = answers(model, inputs)
+    with torch.no_grad(), evaluating(model), nullcontext() if reference is not None else adapters_off(model):
+        before = answers(model if reference is None else reference, inputs)
+    gained = (own - before).chunk(2)
+    margin = beta * (gained[0] - gained[1])
+    loss = -(1 - smoothing) * F.logsigmoid(margin) - smoothing * F.logsigmoid(-margin)
+    return LossSums({"loss": loss.sum()}, {"loss": (margin > 0).sum()})
+
+
+def answers(model: Language, inputs: Mapping[str, Tensor]) -> Float[Tensor, " B"]:
+    """log p of the targets of each row."""
+    hidden, targets = model.hidden_states(inputs["tokens"]), inputs["targets"]
+    real = targets != IGNORED
+    found = log_probabilities(model.head_on(hidden[real]), targets[real])
+    rows = torch.arange(len(targets), device=targets.device)[:, None].expand_as(targets)[real]
+    return found.new_zeros(len(targets)).index_add(0, rows, found)
+
+
+def taught(
+    model: Language,
+    inputs: Mapping[str, Tensor],
+    *,
+    teacher: Language,
+    temperature: float,
+    weight: float,
+    smoothing: float = 0.0,
+) -> LossSums:
+    """(1 - weight) · the loss of the text + weight · T² KL(teacher ‖ model) (arXiv:1503.02531); measured is the first.
+
+    Both read the same tokens, and differ where a target is asked for.
+    """
+    if not model.training:
+        return language(model, inputs)
+    hidden, targets = read_windows(model, inputs), inputs["targets"]
+    total, right = model.cross_entropy(hidden, targets, smoothing=smoothing)
+    with torch.no_grad():
+        wanted = read_windows(teacher, inputs)
+    real = targets != IGNORED
+    apart = divergence(model.head_on(hidden[real]), teacher.head_on(wanted[real]), temperature=temperature)
+    return LossSums({"loss": (1 - weight) * total + weight * apart}, {"loss": right})
 
 
 def restarting(lengths: Int[Tensor, " N"]) -> Int[Tensor, " T"]:
@@ -229,5 +285,6 @@ class TrainingSetup:
     tokenizer: Tokenizer | None = None
     weights: dict[str, float] = field(default_factory=dict)  # of each loss; 1 where nothing is said
     unverified: dict[Path, FileHash] = field(default_factory=dict)  # files whose hashes are still to be compared
+    reference: Any = None  # a second model that the objective looks at and that is not trained
     identity: str = ""  # of the data and the tokenizer: a resumed run says where it has changed
     measures: Callable[[dict[str, float]], dict[str, float]] = no_measures  # what else a validation's losses say

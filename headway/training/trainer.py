@@ -102,6 +102,8 @@ class Trainer:
         self.work, self.world, self.facts = work, world, TrainerState(data=work.identity)
         self.meter, self.watch = Meter(), DivergenceMonitor()
         model = work.model.to(world.device, getattr(torch, c.dtype)).train()
+        if work.reference is not None:
+            work.reference.to(world.device)
         if c.checkpointing:
             forget_activations(model)
         self.learner = Learner(model, work.objective, smoothing=c.smoothing)

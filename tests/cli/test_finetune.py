@@ -146,6 +146,65 @@ class TestNegatives:
         assert "has no column 'worse'; it has 'anchor', 'positive', 'wrong'" in capsys.readouterr().err
 
 
+class TestSecondModel:
+    """Preferences, and learning from a teacher."""
+
+    def preferences(self, place: Path) -> Path:
+        chance = random.Random(3)
+        rows = [dict(zip(("prompt", "chosen", "rejected"), chance.sample(WORDS, 3), strict=True)) for _ in range(24)]
+        (place / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return place / "pairs.jsonl"
+
+    @pytest.mark.parametrize("adapters", [[], ["--lora.rank", "2"]])
+    def test_preferences_are_learnt_and_resumed_to_the_bit(self, place: Path, tmp_path: Path, capsys, adapters) -> None:
+        given = [self.preferences(tmp_path), "--task", "dpo", "--model.start", place / "base", "--dpo.beta", "0.5",
+                 "--length", "24", "--data.cut", *QUICK[2:4], *QUICK[6:], *adapters,
+                 "--schedule.kind", "constant"]  # fmt: skip
+        trained(capsys, *given, "--steps", "4", "--out", tmp_path / "whole")
+        trained(capsys, *given, "--steps", "2", "--out", tmp_path / "parts")
+        trained(capsys, "--resume", "--out", tmp_path / "parts", "--steps", "4")
+        name = "checkpoints/step-00000004/part-0000-of-0001.safetensors"
+        whole, parts = (load_file(tmp_path / run / name) for run in ("whole", "parts"))
+        assert whole.keys() == parts.keys() and all(torch.equal(whole[name], parts[name]) for name in whole)
+        rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+        assert 0 <= next(r for r in rows if r["kind"] == "validation")["accuracy"] <= 1
+
+    def test_a_smaller_model_learns_from_a_teacher_with_its_tokenizer(
+        self, place: Path, tmp_path: Path, capsys
+    ) -> None:
+        sizes = ["--model.architecture", "gpt", "--model.layers", "1", "--model.width", "8", "--model.heads", "2"]
+        given = [place / "book.txt", *QUICK, *sizes, "--distil.teacher", place / "base", "--distil.temperature", "2"]
+        trained(capsys, *given, "--out", tmp_path / "small")
+        small, base = headway.load(tmp_path / "small"), headway.load(place / "base")
+        assert small.tokenizer.engine.get_vocab() == base.tokenizer.engine.get_vocab()
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["--task", "dpo"], "name it with model.start"),
+            (["--dpo.beta", "0.3"], "dpo.beta is for the task dpo, not language"),
+            (["--distil.weight", "0.3"], "distil.weight is of a teacher, and there is none"),
+            (
+                ["--distil.teacher", "BASE", "--task", "masked"],
+                "distil.teacher is for the tasks language, instruct, not m",
+            ),
+            (["--distil.teacher", "BASE", "--tokenizer.path", "OTHER"], "tells 19 tokens apart and the model 257"),
+            (["--distil.teacher", "BASE", "--length", "25"], "reads 24 tokens, and the length is 25"),
+        ],
+    )
+    def test_what_would_do_nothing_or_does_not_fit(self, place, tmp_path, capsys, arguments, sentence) -> None:
+        if "OTHER" in arguments:
+            found = headway.data.tokenizer_training.train_tokenizer(
+                ["abc " * 9], headway.config.train.TokenizerConfig(kind="byte"), task="language"
+            )
+            (tmp_path / "other").mkdir()
+            found.save(tmp_path / "other")
+        words = {"BASE": str(place / "base"), "OTHER": str(tmp_path / "other")}
+        given = [words.get(one, one) for one in arguments]
+        assert main(["train", str(place / "book.txt"), *given, "--out", str(tmp_path / "run")]) == 2
+        assert sentence in capsys.readouterr().err
+
+
 class TestInstruct:
     def test_answers_are_learnt_with_adapters(self, place: Path, tmp_path: Path, capsys) -> None:
         chance = random.Random(1)

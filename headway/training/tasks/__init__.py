@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from headway.config.run_files import RunFiles
-from headway.config.train import DataConfig, LoraConfig, ModelChoice, TrainConfig
+from headway.config.train import DataConfig, DistilConfig, DpoConfig, LoraConfig, ModelChoice, TrainConfig
 from headway.data.paths import fingerprint
 from headway.data.tokenizer_training import digest
 from headway.models import parameters
@@ -23,6 +23,7 @@ from headway.training.objectives import TrainingSetup
 TASKS = {
     "language": ("headway.training.tasks.language", "prepare_language"),
     "instruct": ("headway.training.tasks.language", "prepare_instruct"),
+    "dpo": ("headway.training.tasks.language", "prepare_dpo"),
     "seq2seq": ("headway.training.tasks.language", "prepare_seq2seq"),
     "masked": ("headway.training.tasks.encoder", "prepare_masked"),
     "classify": ("headway.training.tasks.encoder", "prepare_classify"),
@@ -52,6 +53,8 @@ def prepare(config: TrainConfig, place: RunFiles, say: Say = print) -> TrainingS
     if config.lora.rank:
         add_lora(work.model, config.lora, seed=config.seed)
     freeze(work.model, config.freeze)
+    if work.reference is not None:
+        work.reference.eval().requires_grad_(False)
     if (count := trainable(work.model)) < (all_of_them := parameters(work.model)):
         say(f"trains {count:,} of {all_of_them:,} parameters; the others are frozen")
     for note in settings_without_effect(work):
@@ -67,7 +70,7 @@ def _identity(work: TrainingSetup, data: DataConfig) -> str:
     files = [place for place in (*data.train, *data.validation, *data.pairs) if Path(place).exists()]
     counts = f"{len(work.train)} {0 if work.validation is None else len(work.validation)}"
     words = "" if work.tokenizer is None else digest(work.tokenizer)
-    frozen = frozen_hash(work.model)
+    frozen = frozen_hash(work.model) + ("" if work.reference is None else frozen_hash(work.reference))
     return f"{counts} {fingerprint(files) if files else ''} {words}" + (f" {frozen}" if frozen else "")
 
 
@@ -93,11 +96,29 @@ def check_choice(config: TrainConfig) -> None:
         if getattr(config.data, name) not in (False, (), "none") and task not in tasks:
             raise ValueError(f"data.{name} is for the task {tasks[0]}, not {task}: leave it out")
     _check_lora(config)
+    _check_second(config)
     if config.patience and not config.data.validation and not config.data.held:
         raise ValueError(f"patience {config.patience} needs held-out data: give data.validation or data.held")
 
 
-LORA_TASKS = ("language", "instruct", "seq2seq")
+LORA_TASKS = ("language", "instruct", "dpo", "seq2seq")
+TAUGHT = ("language", "instruct")
+
+
+def _check_second(config: TrainConfig) -> None:
+    """Refuse settings of a second model, a teacher or the start that answers are compared with, where there is none."""
+    if config.task == "dpo" and config.model.start is None:
+        raise ValueError("the task dpo compares answers with those of a model that is there: name it with model.start")
+    if config.task != "dpo" and config.dpo != DpoConfig():
+        raise ValueError(f"dpo.beta is for the task dpo, not {config.task}: leave it out")
+    if config.distil.teacher is None:
+        given = [
+            name for name in DistilConfig.model_fields if getattr(config.distil, name) != getattr(DistilConfig(), name)
+        ]
+        if given:
+            raise ValueError(f"distil.{given[0]} is of a teacher, and there is none: give distil.teacher")
+    elif config.task not in TAUGHT:
+        raise ValueError(f"distil.teacher is for the tasks {', '.join(TAUGHT)}, not {config.task}: leave it out")
 
 
 def _check_lora(config: TrainConfig) -> None:
