@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from headway.bench.measure import compare
-from headway.ops.attention import Call, attend_call, call_for, record_of
+from headway.ops.attention import MECHANISMS, Call, attend_call, call_for, record_of
 from headway.ops.attention.cost import Workload
-from headway.ops.mask import Mask, causal
 from headway.render.table import COUNT, Amount, Table
 from headway.sizes import Cost
 
@@ -72,25 +71,13 @@ def mechanism_table(rows: Sequence[MechanismRow], title: str) -> Table:
 
 def _calls(side: int, heads: int, width: int, seed: int) -> Iterator[tuple[str, Call]]:
     draw = torch.Generator().manual_seed(seed)
-    length, window = side * side, max(2, side * side // 16)
-    q, k, v = (torch.randn(1, heads, length, width, generator=draw) for _ in range(3))
-    vector = torch.randn(heads, width, generator=draw)
-
-    def call(mechanism: str, mask: Mask | None = None, **options: object) -> Call:
-        return call_for(q, k, v, mechanism, options, mask=mask)[1]
-
-    yield DENSE, call("softmax")
-    yield "softmax, causal", call("softmax", causal())
-    yield "linear", call("linear")
-    yield "linear, causal", call("linear", causal())
-    yield f"local, causal window {window}", call("local", causal(), window=window)
-    yield f"local, window {window} of every 2nd", call("local", window=window, dilation=2)
-    yield f"local, window {window} + 2 selected", call("local", window=window, selected=(0, length // 2))
-    yield f"local, {side} x {side} grid, window 3", call("local", window=3, grid=(side, side))
-    yield f"spatial, {side} x {side}", call("spatial", grid=(side, side))
-    yield f"spatial, {side} x {side} in windows of 6", call("spatial", grid=(side, side), window=6)
-    yield "channel", call("channel")
-    yield "additive", call("additive", vector=vector)
+    q, k, v = (torch.randn(1, heads, side * side, width, generator=draw) for _ in range(3))
+    for name, record in MECHANISMS.items():
+        own = {part: torch.randn(*shape, generator=draw) for part, shape in record.parameters(heads, width).items()}
+        for line, given in ({name: {}} if record.variants is None else record.variants(side)).items():
+            options = dict(given)
+            mask = options.pop("mask", None)
+            yield line, call_for(q, k, v, name, options | own, mask=mask)[1]
 
 
 def _double(call: Call) -> Call:

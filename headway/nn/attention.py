@@ -21,9 +21,8 @@ from headway.nn.context import NOTHING, Context, begin, check_width, guarded
 from headway.nn.layers import Linear, make_norm
 from headway.ops.attention import Call, Mechanism, attend_call, record_of
 from headway.ops.attention.mechanism import all_pairs
-from headway.ops.attention.plan import CAUSAL
 from headway.ops.bias import Bias
-from headway.ops.mask import Mask, padding
+from headway.ops.mask import CAUSAL, Mask, padding
 from headway.ops.mask.kernel import without_padding
 from headway.ops.mask.pairs import Pairs
 from headway.ops.rotary import RotaryTable, apply_rotary, rotary_grid_table, rotary_table

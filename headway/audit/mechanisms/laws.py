@@ -1,15 +1,18 @@
 """The laws of mechanisms: each a sentence and a function that measures how far a mechanism strays from it on a trial.
 
 A mechanism claims the laws that hold for it (`Mechanism.laws`). A claimed law must hold on every trial; one that is
-not claimed must be refuted by a counter-example; one that cannot even be posed is listed here with the reason.
+not claimed must be refuted by a counter-example; of one that cannot even be posed `why_not` gives the reason.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from random import Random
 
 from headway.audit.mechanisms import deviations as measure
 from headway.audit.mechanisms.trials import Trial
+from headway.config import Spec
 from headway.ops.attention import Mechanism
+from headway.ops.attention.mechanism import all_pairs
 
 # In float64, on calls this small, rounding stays three decimal places below.
 TOLERANCE = 1e-10
@@ -54,24 +57,50 @@ LAWS: dict[str, MechanismLaw] = dict(
     ]
 )
 
-_NO_GRID = "it knows no grid to flatten"
-_NO_TOTAL = "it has no running total: its softmax needs all keys of a row at once"
 
-# MechanismLaw -> mechanism -> why it cannot be posed. Everything else is tried.
-CANNOT: dict[str, dict[str, str]] = {
-    "weights_are_output": {"channel": "its weights relate channels; the output is v times their transpose"},
-    "masked_is_deleted": {
-        "channel": "it needs as many queries as keys, so a key cannot go alone",
-        "spatial": "a grid with a key missing is no grid",
-    },
-    "causal": {"channel": "every score sums over all positions, so it refuses causal()"},
-    "window_is_full": {
-        "linear": "it sums over all keys or all earlier ones, so it refuses window()",
-        "channel": "every score sums over all positions, so it refuses window()",
-    },
-    "flattened": dict.fromkeys(("softmax", "linear", "channel", "additive"), _NO_GRID),
-    "three_forms": dict.fromkeys(("softmax", "local", "spatial", "channel", "additive"), _NO_TOTAL),
-}
+def _between_channels(mechanism: Mechanism) -> bool:
+    return mechanism.between == "channels"
+
+
+def _grid_is_full(mechanism: Mechanism) -> bool:
+    return _example(mechanism).fills_layout
+
+
+def _no_causality(mechanism: Mechanism) -> bool:
+    return mechanism.masks == "padding"
+
+
+def _no_windows(mechanism: Mechanism) -> bool:
+    return mechanism.masks in ("causal", "padding")
+
+
+def _no_grid(mechanism: Mechanism) -> bool:
+    return mechanism.scores != "dot" or mechanism.pattern in (None, all_pairs)
+
+
+def _no_total(mechanism: Mechanism) -> bool:
+    return mechanism.cache_of(_example(mechanism)).kind != "total"
+
+
+def _example(mechanism: Mechanism) -> Spec:
+    return mechanism.spec(**mechanism.examples(Random(0)))
+
+
+# A law, which mechanisms cannot be asked about it by what their records say, and why. Everything else is tried.
+_CANNOT: tuple[tuple[str, Callable[[Mechanism], bool], str], ...] = (
+    ("weights_are_output", _between_channels, "its weights relate channels; the output is v times their transpose"),
+    ("masked_is_deleted", _between_channels, "it needs as many queries as keys, so a key cannot go alone"),
+    ("masked_is_deleted", _grid_is_full, "a grid with a key missing is no grid"),
+    ("causal", _no_causality, "it honours padding alone, so it refuses causal()"),
+    ("window_is_full", _no_windows, "it honours causality and padding at most, so it refuses window()"),
+    ("flattened", _no_grid, "it is no softmax of q·k under a pattern on a grid that could be flattened"),
+    ("three_forms", _no_total, "it has no running total: it needs all keys of a row at once"),
+)
+
+
+def why_not(mechanism: Mechanism, law: str) -> str | None:
+    """Why the law cannot be posed for the mechanism; None where it is tried."""
+    return next((why for name, holds, why in _CANNOT if name == law and holds(mechanism)), None)
 
 
 def deviations(mechanism: Mechanism, law: MechanismLaw, trials: Iterable[Trial]) -> list[tuple[Trial, float]]:

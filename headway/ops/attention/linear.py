@@ -25,6 +25,7 @@ from headway.ops.attention.kernels.guard import guarded_call
 from headway.ops.attention.kernels.reference import reference_of
 from headway.ops.attention.mechanism import CacheNeed, Mechanism, all_pairs
 from headway.ops.guard import at_least_float32
+from headway.ops.mask import causal
 from headway.ops.mask.kernel import Kernel, choose, is_causal, kept_keys
 from headway.ops.mask.pairs import ALL, Pairs
 from headway.sizes import Cost, Number, Operation, Sizes
@@ -233,6 +234,10 @@ def products(call: Call) -> Float[Tensor, "B H L W"]:
     return divide(found[..., :-1], found[..., -1:])
 
 
+def variants(side: int) -> dict[str, dict[str, Any]]:
+    return {"linear": {}, "linear, causal": {"mask": causal()}}
+
+
 def examples(random: Random) -> dict[str, Any]:
     return {"feature": random.choice(["elu", "relu", "exp", torch.exp]), "chunk": random.choice([2, 3, 64])}
 
@@ -256,4 +261,5 @@ MECHANISM = Mechanism(
     scales=False,
     products=products,
     examples=examples,
+    variants=variants,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from headway.ops.attention.call import Call
 from headway.ops.attention.cost import Workload, softmax_operation
 from headway.ops.attention.kernels.window import plan_neighbours
 from headway.ops.attention.mechanism import CacheNeed, Mechanism
-from headway.ops.mask import Mask, dilated, global_tokens, selected
+from headway.ops.mask import Mask, causal, dilated, global_tokens, selected
 from headway.ops.mask.pairs import ALL
 from headway.sizes import Operation
 
@@ -68,6 +68,16 @@ def operation(spec: Local, work: Workload) -> Operation:
     return softmax_operation(replace(work, mask=whole), tiles)
 
 
+def variants(side: int) -> dict[str, dict[str, Any]]:
+    window = max(2, side * side // 16)
+    return {
+        f"local, causal window {window}": {"mask": causal(), "window": window},
+        f"local, window {window} of every 2nd": {"window": window, "dilation": 2},
+        f"local, window {window} + 2 selected": {"window": window, "selected": (0, side * side // 2)},
+        f"local, {side} x {side} grid, window 3": {"window": 3, "grid": (side, side)},
+    }
+
+
 def examples(random: Random) -> dict[str, Any]:
     options: dict[str, Any] = {"window": random.choice([1, 2, 3]), "dilation": random.choice([1, 1, 2])}
     grid = random.choice([(3, 5), (5, 3), (4, 5)])
@@ -93,4 +103,5 @@ MECHANISM = Mechanism(
     masks="any",
     scores="dot",
     examples=examples,
+    variants=variants,
 )  # fmt: skip

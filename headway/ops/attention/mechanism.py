@@ -80,6 +80,9 @@ class Mechanism:
     scales: bool = True  # whether q·k is scaled where nobody says how
     products: Callable[[Call], Tensor] | None = None  # by whole products, where not weights · v: what dense counts
     examples: Callable[[Random], Mapping[str, Any]] = _defaults  # options to try it with
+    # side of a grid -> the lines of `headway mechanisms` and what `attend` is given there besides q, k and v; none: one
+    # line without options
+    variants: Callable[[int], Mapping[str, Mapping[str, Any]]] | None = None
 
     def pattern_of(self, spec: Spec) -> Mask | None:
         """The mask that the mechanism implies; None for all pairs."""

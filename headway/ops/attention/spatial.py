@@ -164,6 +164,11 @@ def operation(spec: Spatial, work: Workload) -> Operation:
     )
 
 
+def variants(side: int) -> dict[str, dict[str, Any]]:
+    whole = {"grid": (side, side)}
+    return {f"spatial, {side} x {side}": whole, f"spatial, {side} x {side} in windows of 6": whole | {"window": 6}}
+
+
 def examples(random: Random) -> dict[str, Any]:
     return {"grid": random.choice([(3, 5), (5, 3), (4, 5)]), "window": random.choice([None, 2, (2, 3)])}
 
@@ -194,4 +199,5 @@ MECHANISM = Mechanism(
     scores="dot",
     products=products,
     examples=examples,
+    variants=variants,
 )  # fmt: skip

@@ -19,7 +19,7 @@ from headway.ops.mask.by_index import Given, Keep, Packed, Segments
 from headway.ops.mask.positions import Causal, Full, Global, Grid, Selected, Tiles, Window
 
 __all__ = [
-    "Mask", "allowed", "blocked", "causal", "dilated", "everything", "global_tokens", "packed", "padding",
+    "CAUSAL", "Mask", "allowed", "blocked", "causal", "dilated", "everything", "global_tokens", "packed", "padding",
     "segments", "selected", "tiles", "window",
 ]  # fmt: skip
 
@@ -32,6 +32,9 @@ def everything() -> Mask:
 def causal() -> Mask:
     """A query sees keys at its own and at earlier positions."""
     return Causal()
+
+
+CAUSAL = causal()  # the mask of a causal layer under no other: known by identity
 
 
 def window(size: int | Grid, *, grid: Grid | None = None) -> Mask:

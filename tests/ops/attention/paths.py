@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from headway.ops.attention import additive, plan
+from headway.ops.attention import additive, plan, softmax
 from headway.ops.attention.kernels import window
 
 
@@ -22,10 +22,10 @@ def force_tiles(patch: pytest.MonkeyPatch, rows: int = 4) -> list[int]:
 
         patch.setattr(module, "in_tiles", counted_in_tiles)
 
-    for module in (plan, additive):
+    for module in (softmax, additive):
         counting(module)
+    for module in (plan, additive, window):
         patch.setattr(module, "ROWS", rows)
-    patch.setattr(window, "ROWS", rows)
     patch.setattr(plan, "SMALL", 0)
     patch.setattr(additive, "_HIDDEN", 1)
     return counted

@@ -12,7 +12,6 @@ from torch import Tensor
 from headway.audit.mechanisms.trials import outcome
 from headway.config import Local
 from headway.ops.attention import MECHANISMS, softmax
-from headway.ops.attention import plan as planning
 from headway.ops.attention.kernels.sdpa import trusted
 from headway.ops.attention.kernels.tiles import Tile, length, plan_tiles
 from headway.ops.attention.kernels.window import plan_neighbours
@@ -176,7 +175,7 @@ def test_every_path_gives_the_same(mask: str, monkeypatch: pytest.MonkeyPatch) -
     found = [outcome(softmax.attend, way) for way in ways]
     counted = force_tiles(monkeypatch)
     found += [outcome(softmax.attend, way) for way in ways]
-    monkeypatch.setattr(planning, "trusted", lambda *_: False)
+    monkeypatch.setattr(softmax, "trusted", lambda *_: False)
     before = len(counted)
     found += [outcome(softmax.attend, way) for way in ways]
     assert call.mask is None or max(counted[before:]) > 1
