@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headway.config.size_limits import SIZE
 
+IGNORED = -100  # a target that no loss counts
 Size = Annotated[int, Field(ge=1, le=SIZE, strict=True)]
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of float32, and of bfloat16
 Finite = Annotated[float, Field(allow_inf_nan=False)]

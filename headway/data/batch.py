@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-IGNORED = -100  # a target that no loss looks at
-
 
 @dataclass(frozen=True)
 class Batch:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -19,12 +18,11 @@ from headway.config.text import ModuleConfig
 from headway.models.model import Model
 from headway.models.sessions import RereadSession
 from headway.nn.context import as_keep, check_tokens
-from headway.ops.loss import next_targets
+from headway.ops.loss import cross_entropy_sum, next_targets
 
 # Where modules say how many tokens they read at most, themselves or their configuration.
 LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx", "length",
            "block_size", "context_length", "max_seq_len", "max_length")  # fmt: skip
-IGNORED = -100
 
 
 class OwnModule(Model):
@@ -78,9 +76,7 @@ class OwnModule(Model):
         self, hidden: Float[Tensor, "B L V"], targets: Int[Tensor, "B L"], *, smoothing: float = 0.0
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Σ -log p(target), and how many targets are the likeliest token."""
-        logits, wanted = hidden.flatten(0, 1).float(), targets.flatten()
-        total = F.cross_entropy(logits, wanted, reduction="sum", ignore_index=IGNORED, label_smoothing=smoothing)
-        return total, (logits.argmax(-1) == wanted).sum()
+        return cross_entropy_sum(hidden.flatten(0, 1), targets.flatten(), smoothing=smoothing)
 
     def loss(
         self,

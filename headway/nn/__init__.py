@@ -1,7 +1,7 @@
 """Layers: the parameters and the wiring of `headway.ops`."""
 
 from headway.nn.attention import Attention
-from headway.nn.block import Block, EncoderDecoder, FeedForward, Stack
+from headway.nn.block import Block, FeedForward, Stack
 from headway.nn.cache import BlockCache, Cache, CrossCache, KVCache, TotalCache, WindowCache, new_cache
 from headway.nn.context import Context
 from headway.nn.layers import BatchNorm, LayerNorm, LearnedPositions, Linear, RMSNorm, make_norm
@@ -24,7 +24,6 @@ __all__ = [
     "ClippedBias",
     "Context",
     "CrossCache",
-    "EncoderDecoder",
     "FeedForward",
     "KVCache",
     "LayerNorm",

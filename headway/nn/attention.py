@@ -39,9 +39,7 @@ class Core(nn.Module):
         self.record = record
 
     def forward(self, call: Call) -> Float[Tensor, "B H L W"]:
-        if 0 in call.q.shape or 0 in call.k.shape:
-            return attend_call(call, self.record)
-        return self.record.attend(call)
+        return attend_call(call, self.record)
 
 
 def check_mechanism(record: Mechanism, config: AttentionConfig) -> None:
@@ -114,10 +112,12 @@ class Attention(nn.Module):
             context = Context(mask, positions, bias) if context is NOTHING else context
             return self._begin(x, source, context, source_positions, cache)
         batch, length, _ = x.shape
-        if source is None and not self.is_cross:
-            call = self._call(*self._project_self(x, context, cache), context, cache, self_attention=True)
+        own = source is None and not self.is_cross
+        q, k, v = self._project_self(x, context, cache) if own else self._project_cross(x, source, context, cache)
+        if cache is None:
+            call = self._call(q, k, v, context, self_attention=own)
         else:
-            call = self._call(*self._project_cross(x, source, context, cache), context, cache, self_attention=False)
+            call = self._cached_call(q, k, v, context, cache, self_attention=own)
         heads = self.core(call)
         joined = heads.transpose(1, 2).reshape(batch, length, self.heads * self.value_width)
         return joined if self.out is None else self.out(joined)
@@ -174,56 +174,49 @@ class Attention(nn.Module):
             return norm(x)
         return norm(x.unflatten(-1, (-1, self.head_width))).flatten(-2)
 
-    def _call(self, q: Tensor, k: Any, v: Any, context: Context, cache: Cache | None, *, self_attention: bool) -> Call:
-        """The whole call, with all keys and values of a cache."""
-        c, shared = self.config, context.shared.setdefault(id(self.config), {})
-        if "mask" not in shared:
-            shared["mask"] = _both(context.mask, CAUSAL if c.causal and self_attention else None)
+    def _call(self, q: Tensor, k: Tensor, v: Tensor, context: Context, *, self_attention: bool) -> Call:
+        """The call of a pass that has no cache."""
+        c, shared = self.config, context.shared.get(id(self.config)) or self._shared(context, self_attention)
         positions: Any = context.positions  # pairs, once a pass has begun
-        mask, bias, total = shared["mask"], context.bias, None
-        if cache is not None:
-            given = isinstance(positions, Pairs)
-            # One token after all others sees every one of them, wherever these stand.
-            sees_all = mask is CAUSAL and q.shape[2] == 1 and not given and bias is None and not self.needs_positions
-            query = None
-            if self_attention and not sees_all:
-                query = context.query_positions(q.shape[2], cache, q.device)
-            if k is None:
-                assert isinstance(cache, CrossCache)
-                cached = cache.contents()  # of a source that was stored before
-            else:
-                cached = cache.append(k, v, context.keep, positions.query if self_attention and given else None)
-            k, v, total, shared = cached.k, cached.v, cached.total, None
-            if isinstance(cache, TotalCache):
-                pass  # it has a sum instead of keys, and no part of it is hidden
-            elif sees_all:
-                mask, positions = None if cached.keep is None else padding(keep=cached.keep), None
-            else:
-                mask, positions = self._relate(cached, mask, context, query)
-                if bias is not None:
-                    pairs = Pairs.of(k.shape[2], device=k.device) if positions is None else positions
-                    bias = context.tabled(pairs, (type(cache), k.shape[2]))
-        parameters = {name: getattr(self, name) for name in self.parameter_names} if self.parameter_names else None
         return Call(
-            q, k, v, c.mechanism, mask, positions, c.scale, bias, c.softcap, parameters or _NO_PARAMETERS,
-            total, context.guard, shared,
+            q, k, v, c.mechanism, shared["mask"], positions, c.scale, context.bias, c.softcap,
+            self._own_parameters() if self.parameter_names else _NO_PARAMETERS, None, context.guard, shared,
         )  # fmt: skip
 
-    def _relate(
-        self, cached: CachedKV, mask: Mask | None, context: Context, query: Tensor | None
-    ) -> tuple[Mask | None, Pairs | None]:
-        """Mask and positions of new queries among all cached keys."""
-        rest = None if mask is None else without_padding(mask)
-        if cached.last and rest is CAUSAL:
-            rest = None  # one token after all others sees every one of them
-        hidden = _both(rest, None if cached.keep is None else padding(keep=cached.keep))
-        if query is None or cached.k.shape[2] == query.shape[1]:  # a source, or a cache that was empty
-            return hidden, context.positions if isinstance(context.positions, Pairs) else None
-        if rest is None and context.bias is None and not self.needs_positions:
-            return hidden, None
-        count, device = cached.k.shape[2], cached.k.device
-        key = torch.arange(count, device=device)[None] if cached.positions is None else cached.positions
-        return hidden, Pairs.of(query, key)
+    def _cached_call(self, q: Tensor, k: Any, v: Any, context: Context, cache: Cache, *, self_attention: bool) -> Call:
+        """The call with all keys and values of a cache, these included; k and v are None where it has a source's."""
+        c, shared = self.config, context.shared.get(id(self.config)) or self._shared(context, self_attention)
+        mask, bias, given = shared["mask"], context.bias, isinstance(context.positions, Pairs)
+        positions: Any = context.positions if given else None
+        rest = mask if mask is None or mask is CAUSAL else without_padding(mask)
+        if rest is CAUSAL and q.shape[2] == 1 and not given:
+            rest = None  # one token after all others sees every one of them, wherever these stand
+        compares = rest is not None or bias is not None or self.needs_positions
+        query = context.query_positions(q.shape[2], cache, q.device) if self_attention and compares else None
+        if k is None:
+            assert isinstance(cache, CrossCache)
+            cached = cache.contents()  # of a source that was stored before
+        else:
+            cached = cache.append(k, v, context.keep, positions.query if self_attention and given else None)
+        if not isinstance(cache, TotalCache):  # that has a sum instead of keys, and no part of it is hidden
+            mask = _both(rest, None if cached.keep is None else padding(keep=cached.keep))
+            if self_attention and (query is None or cached.k.shape[2] > q.shape[2]):
+                positions = None if query is None else _among_all(query, cached)
+            if bias is not None:
+                pairs = Pairs.of(cached.k.shape[2], device=q.device) if positions is None else positions
+                bias = context.tabled(pairs, (type(cache), cached.k.shape[2]))
+        return Call(
+            q, cached.k, cached.v, c.mechanism, mask, positions, c.scale, bias, c.softcap,
+            self._own_parameters() if self.parameter_names else _NO_PARAMETERS, cached.total, context.guard, None,
+        )  # fmt: skip
+
+    def _shared(self, context: Context, self_attention: bool) -> dict[str, Any]:
+        """What layers of this configuration have in common in this pass: their mask, then plans and tables."""
+        causality = CAUSAL if self.config.causal and self_attention else None
+        return context.shared.setdefault(id(self.config), {"mask": _both(context.mask, causality)})
+
+    def _own_parameters(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in self.parameter_names}
 
     def _rotate(self, x: Tensor, context: Context, cache: Cache | None) -> Tensor:
         """Queries and keys turned by their positions, by a table that all layers of one configuration share."""
@@ -313,3 +306,9 @@ def _qk_norms(c: AttentionConfig) -> tuple[nn.Module, nn.Module]:
 def _both(one: Any, other: Mask | None) -> Mask | None:
     """What both masks allow; None allows all."""
     return other if one is None else one if other is None else one & other
+
+
+def _among_all(query: Int[Tensor, "b L"], cached: CachedKV) -> Pairs:
+    """Where new queries stand, and all keys of a cache."""
+    places = cached.positions
+    return Pairs.of(query, torch.arange(cached.k.shape[2], device=cached.k.device)[None] if places is None else places)

@@ -13,11 +13,10 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
+from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, StackConfig
 from headway.nn.attention import Attention, without_options
 from headway.nn.cache import BlockCache, CrossCache, check_cache, new_cache
 from headway.nn.context import NOTHING, Context, begin, guarded
@@ -26,7 +25,6 @@ from headway.nn.positions import make_bias
 from headway.ops.activation import find_activation
 from headway.ops.attention import record_of
 from headway.ops.guard import CARE, by_rows, careful
-from headway.ops.mask import Mask
 from headway.ops.mask.pairs import Pairs
 
 NO_CACHE = BlockCache()
@@ -37,8 +35,6 @@ class FeedForward(nn.Module):
 
         y = down(act(up(x)))               plain
         y = down(act(gate(x)) * up(x))     gated: with silu SwiGLU, with gelu GEGLU, with sigmoid GLU
-
-    Dropout acts on the hidden entries, just before `down`.
 
     >>> sum(p.numel() for p in FeedForward(5, hidden=7).parameters())  # 5·7 + 7 + 7·5 + 5
     82
@@ -52,13 +48,10 @@ class FeedForward(nn.Module):
         activation: str = "gelu",
         gated: bool = False,
         bias: bool = True,
-        dropout: float = 0.0,
         output_width: int | None = None,
     ) -> None:
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is the share of entries left out, from 0 to below 1, not {dropout}")
-        self.width, self.activation, self.dropout = width, activation, dropout
+        self.width, self.activation = width, activation
         self._act = find_activation(activation)
         self.gate = Linear(width, hidden, bias=bias) if gated else None
         self.up = Linear(width, hidden, bias=bias)
@@ -71,12 +64,10 @@ class FeedForward(nn.Module):
         hidden = by_rows(self._act, hidden) if CARE.passes else self._act(hidden)
         if self.gate is not None:
             hidden = hidden * self.up(x)
-        if self.dropout and self.training:
-            hidden = F.dropout(hidden, self.dropout)
         return self.down(hidden)
 
     def extra_repr(self) -> str:
-        return f"activation={self.activation}, dropout={self.dropout}"
+        return f"activation={self.activation}"
 
 
 class Block(nn.Module):
@@ -233,78 +224,34 @@ class Stack(nn.Module):
         ]
 
 
-def block_config(
-    *,
-    width: int,
-    hidden: int | None = None,
-    activation: str = "gelu",
-    gated: bool = False,
-    norm: str = "layer",
-    order: str = "pre",
-    eps: float = 1e-5,
-    residual: bool = True,
-    parallel: bool = False,
-    residual_scale: float = 1.0,
-    layer_scale: float | None = None,
-    dropout: float = 0.0,
-    **attention: Any,
-) -> BlockConfig:
-    """A block in the usual proportions: F = 4 D, and what is left over is the attention's."""
-    options: dict[str, Any] = {
-        "norm": norm, "order": order, "eps": eps, "residual": residual, "parallel": parallel,
-        "residual_scale": residual_scale, "layer_scale": layer_scale, "dropout": dropout,
-    }  # fmt: skip
-    return BlockConfig(
-        attention=AttentionConfig(width=width, **attention),
-        feedforward=FeedForwardConfig(
-            hidden=4 * width if hidden is None else hidden, activation=activation, gated=gated
-        ),
-        **options,
-    )
+def block_config(**options: Any) -> BlockConfig:
+    """A block by the fields of BlockConfig, of FeedForwardConfig and (all others, and `bias`) of AttentionConfig.
 
-
-def stack_config(*, layers: int, final_norm: bool = True, **block: Any) -> StackConfig:
-    """So many blocks in the usual proportions."""
-    return StackConfig(block=block_config(**block), layers=layers, final_norm=final_norm)
-
-
-class EncoderDecoder(nn.Module):
-    """An encoder reads the source once; a decoder attends to itself (causally) and to what the encoder made.
-
-    Padding of the source is hidden in the encoder's self-attention and in the cross-attention; padding of the target
-    in the decoder's self-attention.
+    F = 4 D where nobody says.
     """
+    block = _taken(options, BlockConfig)
+    hidden = _taken(options, FeedForwardConfig, but="bias")
+    if "attention" not in block:
+        block["attention"] = AttentionConfig(**options)
+    elif options:
+        raise ValueError(f"give attention= or the fields of it, not both: {', '.join(options)}")
+    if "feedforward" not in block:
+        block["feedforward"] = FeedForwardConfig(**{"hidden": 4 * block["attention"].width, **hidden})
+    elif hidden:
+        raise ValueError(f"give feedforward= or the fields of it, not both: {', '.join(hidden)}")
+    return BlockConfig(**block)
 
-    def __init__(self, encoder: StackConfig, decoder: StackConfig) -> None:
-        super().__init__()
-        cross = decoder.block.cross
-        if cross is None or not decoder.block.attention.causal or encoder.block.attention.causal:
-            raise ValueError("an encoder-decoder has a decoder with cross and causal attention, and an encoder without")
-        if cross.source_width != encoder.block.output_width:
-            raise ValueError(
-                f"the decoder attends to a source of width {cross.source_width}, and the encoder gives "
-                f"{encoder.block.output_width}"
-            )
-        self.encoder, self.decoder = Stack(encoder), Stack(decoder)
 
-    def forward(
-        self,
-        source: Float[Tensor, "B M E"],
-        target: Float[Tensor, "B L D"],
-        *,
-        source_mask: Mask | None = None,
-        target_mask: Mask | None = None,
-    ) -> Float[Tensor, "B L O"]:
-        return self.decode(target, self.encode(source, source_mask), Context(target_mask, source_mask=source_mask))
+def stack_config(**options: Any) -> StackConfig:
+    """So many such blocks, and a norm at the end; `bias` is of positions (Alibi(), …), True or False of linear maps."""
+    own = _taken(options, StackConfig, but="bias" if isinstance(options.get("bias"), bool) else "")
+    if "block" not in own:
+        own["block"] = block_config(**options)
+    elif options:
+        raise ValueError(f"give block= or the fields of it, not both: {', '.join(options)}")
+    return StackConfig(**{"final_norm": True, **own})
 
-    def encode(self, source: Float[Tensor, "B M E"], mask: Mask | None = None) -> Float[Tensor, "B M O"]:
-        return self.encoder(source, Context(mask))
 
-    def decode(
-        self,
-        target: Float[Tensor, "B L D"],
-        memory: Float[Tensor, "B M E"],
-        context: Context,
-        caches: Sequence[BlockCache] | None = None,
-    ) -> Float[Tensor, "B L O"]:
-        return self.decoder(target, replace(context, source=memory), caches)
+def _taken(options: dict[str, Any], config: type[Frozen], *, but: str = "") -> dict[str, Any]:
+    """The options that are fields of this configuration, which no other part gets then."""
+    return {name: options.pop(name) for name in list(options) if name in config.model_fields and name != but}

@@ -4,8 +4,8 @@
 
 With a softcap c, z is c · tanh(z / c).
 
-Where N · V is large, logits live a few rows at a time: their gradient is known as soon as they are, so it is taken on
-the spot, and neither pass holds an N x V tensor.
+Where rows · V is large, logits live a few rows at a time: their gradient is known as soon as they are, so it is taken
+on the spot, and neither pass holds a tensor of rows x V.
 """
 
 from typing import Any, NamedTuple
@@ -17,19 +17,19 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from headway.config.base import IGNORED
 from headway.ops.values import readable
 from headway.sizes import Number, Operation, other
 from headway.steps import POSITIONS, Each, Sum
 
-IGNORED = -100  # a target that counts for nothing
 FEW = 2**18  # logits that are held at once without a thought: torch's own function is the fastest there
 ENTRIES = 2**21  # logits that are held at once: 8 MiB of them stay near the processor
 
 
 def linear_cross_entropy(
-    hidden: Float[Tensor, "N D"],
+    hidden: Float[Tensor, "rows D"],
     weight: Float[Tensor, "V D"],
-    targets: Int[Tensor, " N"],
+    targets: Int[Tensor, " rows"],
     *,
     bias: Float[Tensor, " V"] | None = None,
     scale: float = 1.0,
@@ -116,9 +116,9 @@ def _again(some: Any, head: LinearHead, rows: slice) -> Tensor:
 
 
 def cross_entropy_sum(
-    logits: Float[Tensor, "N V"], targets: Int[Tensor, " N"], *, smoothing: float = 0.0
+    logits: Float[Tensor, "rows V"], targets: Int[Tensor, " rows"], *, smoothing: float = 0.0
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """The same of logits that exist: the sum of the losses, and the number of targets that have the largest one.
+    """The same of logits: the sum of the losses, and the number of targets that have the largest one.
 
     >>> total, right = cross_entropy_sum(torch.zeros(2, 4), torch.tensor([0, 3]))
     >>> round(total.item(), 4), right.item()
@@ -237,7 +237,7 @@ def loss_price(rows: Number, classes: Number) -> Operation:
     return Operation("loss", other(4 * logits), other(3 * logits), steps=steps, reads=logits, writes=rows)
 
 
-def next_targets(tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None) -> Int[Tensor, "B K"]:
+def next_targets(tokens: Int[Tensor, "B L"], keep: Bool[Tensor, "B L"] | None) -> Int[Tensor, "B L-1"]:
     """What follows each token but the last; nothing is asked of padding, nor of what would follow it."""
     following = tokens[:, 1:].long()
     if keep is None:

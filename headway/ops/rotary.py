@@ -111,20 +111,17 @@ def rotary_table(
     width: int,
     base: float = 10000.0,
     scaling: Scaling | None = None,
-    frequencies: Float[Tensor, " pairs"] | None = None,
     lengths: Int[Tensor, " B"] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> RotaryTable:
-    """The rotation of each position; `frequencies`, if given, stands for those of base and scaling.
+    """The rotation of each position.
 
     `lengths` are those of the texts, for a scaling that asks for them; without, texts are short.
     """
     if lengths is not None and isinstance(scaling, DynamicScaling | LongRopeScaling):
         frequencies = frequencies_by_length(lengths, width, base=base, scaling=scaling)[:, None]
-    elif frequencies is None:
+    else:
         frequencies = rotary_frequencies(width, base=base, scaling=scaling)
-    if 2 * (pairs := frequencies.shape[-1]) != width:
-        raise ValueError(f"{pairs} frequencies turn {2 * pairs} channels, not width {width}")
     angles, amplitude = angles_of(positions, frequencies), rotary_amplitude(scaling)
     cos, sin = angles.cos(), angles.sin()
     cos, sin = (cos, sin) if amplitude == 1 else (cos * amplitude, sin * amplitude)
@@ -154,36 +151,18 @@ def apply_rotary(
         (a, b) -> (a cos - b sin, b cos + a sin)
 
     Pair i is channels (2i, 2i+1) if interleaved (Su et al. 2021, arXiv:2104.09864), otherwise (i, i + width/2), as
-    the weights of GPT-NeoX and Llama expect.
+    the weights of GPT-NeoX and Llama expect. After it, a query times a key depends on the difference of their positions
+    alone.
+
+    >>> x = torch.tensor([1.0, 0.0]).reshape(1, 1, 1, 2)
+    >>> [round(value, 4) for value in apply_rotary(x, rotary_table(torch.tensor([1]), width=2)).flatten().tolist()]
+    [0.5403, 0.8415]
     """
     _check_table(x, table)
     width, dtype = 2 * table.cos.shape[-1], torch.promote_types(x.dtype, torch.float32)
     turn = _turn_neighbours if interleaved else _turn_halves
     turned = turn(x[..., :width].to(dtype), table.cos.unsqueeze(-3), table.sin.unsqueeze(-3)).to(x.dtype)
     return turned if width == x.shape[-1] else torch.cat([turned, x[..., width:]], dim=-1)
-
-
-def rotate(
-    x: Float[Tensor, "B H L K"],
-    positions: Int[Tensor, "*b L"],
-    *,
-    base: float = 10000.0,
-    width: int | None = None,
-    interleaved: bool = False,
-    frequencies: Float[Tensor, " pairs"] | None = None,
-) -> Float[Tensor, "B H L K"]:
-    """Rotary embedding: after it, a query times a key depends on the difference of their positions only.
-
-    A width below K turns the first `width` channels alone (partial rotary).
-
-    >>> x = torch.tensor([1.0, 0.0]).reshape(1, 1, 1, 2)
-    >>> [round(value, 4) for value in rotate(x, torch.tensor([1])).flatten().tolist()]
-    [0.5403, 0.8415]
-    """
-    width = x.shape[-1] if width is None else width
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    table = rotary_table(positions, width=width, base=base, frequencies=frequencies, dtype=dtype)
-    return apply_rotary(x, table, interleaved=interleaved)
 
 
 # Numbers, not a tensor: a tensor kept from one call would keep that call's device and mode too.

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, StackConfig
-from headway.nn import Block, Context, EncoderDecoder, LayerNorm, RMSNorm, Stack
+from headway.nn import Block, Context, LayerNorm, RMSNorm, Stack
 from headway.ops.mask import causal, padding
 
 D = 12
@@ -149,19 +149,6 @@ def test_a_stack_is_its_blocks_in_turn() -> None:
 def test_a_block_with_cross_attention_asks_for_its_source() -> None:
     with pytest.raises(ValueError, match="attends to a source"):
         block()(torch.randn(2, 5, D).double())
-
-
-def test_an_encoder_decoder_that_cannot_be() -> None:
-    plain = BlockConfig(attention=AttentionConfig(width=D, heads=3))
-    cross = AttentionConfig(width=D, source_width=7)
-    causal_own = AttentionConfig(width=D, heads=3, causal=True)
-    with pytest.raises(ValueError, match="cross and causal attention"):
-        EncoderDecoder(StackConfig(block=plain, layers=1), StackConfig(block=plain, layers=1))
-    with pytest.raises(ValueError, match="source of width 7, and the encoder gives 12"):
-        EncoderDecoder(
-            StackConfig(block=plain, layers=1),
-            StackConfig(block=BlockConfig(attention=causal_own, cross=cross), layers=1),
-        )
 
 
 def test_wrong_words_suggest_the_nearest() -> None:

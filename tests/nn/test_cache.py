@@ -23,7 +23,6 @@ from headway.nn import (
     BlockCache,
     Context,
     CrossCache,
-    EncoderDecoder,
     KVCache,
     Stack,
     TotalCache,
@@ -190,13 +189,25 @@ def test_gradients_and_foreign_rows_are_refused() -> None:
             cache.join(KVCache())
 
 
-def pair() -> EncoderDecoder:
+class Pair(torch.nn.Module):
+    """A stack that reads a source, and one that attends to what that made of it."""
+
+    def __init__(self, encoder: StackConfig, decoder: StackConfig) -> None:
+        super().__init__()
+        self.encoder, self.decoder = Stack(encoder), Stack(decoder)
+
+    def forward(self, source: Tensor, target: Tensor, source_mask: Any = None, target_mask: Any = None) -> Tensor:
+        memory = self.encoder(source, Context(source_mask))
+        return self.decoder(target, Context(target_mask, source=memory, source_mask=source_mask))
+
+
+def pair() -> Pair:
     own = AttentionConfig(width=D, heads=6, causal=True, rotary=Rotary(), head_width=4)
     cross = AttentionConfig(width=D, heads=3, source_width=10)
     hidden = FeedForwardConfig(hidden=19)
     encoder = BlockConfig(attention=AttentionConfig(width=10, heads=2), feedforward=hidden, order="post")
     decoder = BlockConfig(attention=own, cross=cross, feedforward=hidden, order="post")
-    return EncoderDecoder(StackConfig(block=encoder, layers=2), StackConfig(block=decoder, layers=3)).double()
+    return Pair(StackConfig(block=encoder, layers=2), StackConfig(block=decoder, layers=3)).double()
 
 
 def test_encoder_decoder_token_by_token_projects_the_source_once() -> None:
@@ -204,10 +215,11 @@ def test_encoder_decoder_token_by_token_projects_the_source_once() -> None:
     mask = padding(lengths=[7, 4], total=7)
     with torch.no_grad():
         full = model(source, target, source_mask=mask)
-        memory, caches = model.encode(source, mask), model.decoder.new_caches()
+        memory, caches = model.encoder(source, Context(mask)), model.decoder.new_caches()
         calls = []
         model.decoder.blocks[0].cross.key_value.register_forward_hook(lambda *_: calls.append(1))
-        found = [model.decode(target[:, t : t + 1], memory, Context(source_mask=mask), caches) for t in range(5)]
+        context = Context(source=memory, source_mask=mask)
+        found = [model.decoder(target[:, t : t + 1], context, caches) for t in range(5)]
         close(torch.cat(found, 1), full)
         assert len(calls) == 1 and isinstance(caches[0].cross, CrossCache)
         assert caches[0].cross.lengths.tolist() == [7, 4]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import headway as hw
-from headway.config import AttentionConfig, Rotary, StackConfig
+from headway.config import Alibi, AttentionConfig, Rotary, StackConfig
 from headway.nn import BlockCache, Context, KVCache
 from headway.nn.block import block_config
 
@@ -64,5 +64,30 @@ def test_blocks_refuse_caches_that_cannot_serve_them() -> None:
 def test_a_configuration_and_options_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="give a configuration or options, not both"):
         hw.nn.Attention(AttentionConfig(width=12, heads=3), heads=4)
+    for wrong in (dict(feedforward=None, hidden=4), dict(attention=AttentionConfig(width=12), hidden=4, heads=3)):
+        with pytest.raises(
+            ValueError, match=r"give (feedforward|attention)= or the fields of it, not both: (hidden|heads)"
+        ):
+            block_config(**({"width": 12, "heads": 3} if "feedforward" in wrong else {}), **wrong)
     with pytest.raises(ValueError, match="give a configuration or options, not both"):
         hw.nn.Block(block_config(width=12, heads=3), dropout=0.5)
+
+
+def test_every_field_of_a_configuration_is_a_keyword() -> None:
+    """Those that were copied by name once were refused as options of the attention."""
+    own = {"width": 12, "heads": 3, "causal": True}
+    block = hw.nn.Block(**own, first_norm=False, bias=True, activation="silu", gated=True).config
+    assert not block.first_norm and block.attention.bias and block.feedforward is not None
+    assert (block.feedforward.hidden, block.feedforward.activation, block.feedforward.gated) == (48, "silu", True)
+    assert hw.nn.Block(**own, feedforward=None).feedforward is None
+    cross = hw.nn.Block(**own, cross=AttentionConfig(width=12, source_width=10)).config.cross
+    assert cross is not None and cross.source_width == 10
+    stack = hw.nn.Stack(layers=3, **own, scaled_init=True, bias=Alibi(), shared=True).config
+    assert (stack.scaled_init, stack.bias, stack.shared, stack.final_norm) == (True, Alibi(), True, True)
+    assert hw.nn.Stack(layers=2, **own, bias=True, final_norm=False).config.block.attention.bias
+    again = hw.nn.Stack(block=stack.block, alternates=(block,), layers=2).config
+    assert again.blocks == (stack.block, block)
+    with pytest.raises(ValueError, match="give block= or the fields of it, not both: heads"):
+        hw.nn.Stack(block=stack.block, layers=2, heads=3)
+    with pytest.raises(ValueError, match="did you mean heads"):
+        hw.nn.Stack(layers=2, width=12, haeds=3)

@@ -99,23 +99,6 @@ def test_gradients() -> None:
     assert torch.autograd.gradcheck(layer, (draw(L, D).requires_grad_(),))
 
 
-def test_dropout_in_training_only() -> None:
-    layer = scrambled(FeedForward(D, hidden=1009, activation="identity", bias=False, dropout=0.25))
-    layer.up.weight.data.fill_(1.0)
-    layer.down.weight.data = torch.eye(D, 1009, dtype=torch.float64)
-    x = torch.full((401, D), 3.0, dtype=torch.float64)
-    assert torch.equal(layer.eval()(x), torch.full((401, D), 15.0, dtype=torch.float64))
-    out = layer.train()(x)
-    assert set(out.unique().tolist()) == {0.0, 20.0}
-    assert (out == 0).double().mean().item() == pytest.approx(0.25, abs=0.05)
-
-
-@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
-def test_dropout_out_of_range_is_refused(dropout: float) -> None:
-    with pytest.raises(ValueError, match=f"from 0 to below 1, not {dropout}"):
-        FeedForward(D, hidden=F, dropout=dropout)
-
-
 def test_another_width_is_refused() -> None:
     with pytest.raises(ValueError, match="feed-forward of width 5 got rows of width 7"):
         FeedForward(D, hidden=F)(torch.zeros(L, F))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headway.ops.bias import Alibi, Bias, Clipped, Relative, alibi_slopes, relative_bucket
 from headway.ops.mask.pairs import Pairs
 from headway.ops.position import grid_positions, sinusoidal, sinusoidal_cells, sinusoidal_grid
-from headway.ops.rotary import apply_rotary, rotary_frequencies, rotary_grid_table, rotary_table, rotate
+from headway.ops.rotary import apply_rotary, rotary_grid_table, rotary_table
 
 B, H, L, M, K = 2, 3, 5, 7, 10
 ANYWHERE = st.integers(-(10**6), 10**6)
@@ -19,6 +19,20 @@ ANYWHERE = st.integers(-(10**6), 10**6)
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def rotate(
+    x: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    base: float = 10000.0,
+    width: int | None = None,
+    interleaved: bool = False,
+) -> torch.Tensor:
+    """x turned by its positions, in the precision of a layer."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    table = rotary_table(positions, width=x.shape[-1] if width is None else width, base=base, dtype=dtype)
+    return apply_rotary(x, table, interleaved=interleaved)
 
 
 # Sinusoids
@@ -159,13 +173,6 @@ def test_one_table_serves_queries_and_keys() -> None:
     assert torch.equal(apply_rotary(k, table), rotate(k, positions))
 
 
-def test_given_frequencies_replace_the_formula() -> None:
-    x, positions = draw(B, H, L, K), torch.arange(L)
-    half = rotary_frequencies(K) / 2
-    torch.testing.assert_close(rotate(x, 2 * positions, frequencies=half), rotate(x, positions), rtol=0, atol=1e-14)
-    assert not torch.allclose(rotate(x, positions, frequencies=half), rotate(x, positions))
-
-
 def test_rotation_in_bfloat16_rounds_once() -> None:
     x = draw(B, H, L, K).bfloat16()
     positions = torch.tensor([0, 1, 300, 70_001, 5])
@@ -210,7 +217,6 @@ def test_grid_rotation_turns_half_with_y_and_half_with_x() -> None:
         ([0, 1, 2, 3, 4], {"width": 5}, "width 5 is not a positive even number"),
         ([0, 1, 2, 3, 4], {"width": 0}, "width 0 is not a positive even number"),
         ([0, 1, 2, 3, 4], {"width": 12}, "rotary width of 12 is more than the head width 10"),
-        ([0, 1, 2, 3, 4], {"frequencies": torch.ones(3)}, "3 frequencies turn 6 channels, not width 10"),
         ([[0, 1, 2, 3, 4]] * 3, {}, r"batch shape \(3,\) were given for a batch of 2"),
     ],
 )

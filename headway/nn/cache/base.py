@@ -14,16 +14,14 @@ from headway.ops.attention.call import learning
 class CachedKV:
     """Everything in a cache, the tokens that were just appended included.
 
-    keep: which of the columns are real tokens; None where all are. positions: None for 0, 1, 2 … in every row. last: no
-    cached token stands after the one just appended, so that it may see all of them. total: the running sum of the
-    tokens before these, where a cache stores that instead of their keys.
+    keep: which of the columns are real tokens; None where all are. positions: None for 0, 1, 2 … in every row. total:
+    the running sum of the tokens before these, where a cache stores that instead of their keys.
     """
 
     k: Float[Tensor, "B G M K"]
     v: Float[Tensor, "B G M W"]
     keep: Bool[Tensor, "B M"] | None = None
     positions: Int[Tensor, "B M"] | None = None
-    last: bool = False
     total: Tensor | None = None
 
 

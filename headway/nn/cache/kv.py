@@ -72,11 +72,9 @@ class KVCache:
         else:
             self._place(k, keep, positions)
         self.columns = end
-        if self._table is None:  # as `_contents` would say, without a call more in every layer of every step
-            return CachedKV(
-                self.k.narrow(2, 0, end), self.v.narrow(2, 0, end), last=positions is None and end - at == 1
-            )
-        return self._contents(end - at, last=positions is None)
+        if self._table is None:  # as `contents` would say, without a call more in every layer of every step
+            return CachedKV(self.k.narrow(2, 0, end), self.v.narrow(2, 0, end))
+        return self.contents()
 
     def reserve(self, count: int) -> None:
         """Room for `count` more columns of the rows that it holds."""
@@ -93,14 +91,13 @@ class KVCache:
         """Which columns hold a token; None where all do."""
         return None if self._table is None else self._table[1]
 
-    def _contents(self, new: int, *, last: bool) -> CachedKV:
+    def contents(self) -> CachedKV:
+        """Everything that it holds."""
         assert self.k is not None and self.v is not None
         k, v, end = self.k.narrow(2, 0, self.columns), self.v.narrow(2, 0, self.columns), self.columns
         if self._table is None:
-            return CachedKV(k, v, last=last and new == 1)
-        return CachedKV(
-            k, v, self._table[1].narrow(1, 0, end), self._table[0].narrow(1, 0, end), last=last and new == 1
-        )
+            return CachedKV(k, v)
+        return CachedKV(k, v, self._table[1].narrow(1, 0, end), self._table[0].narrow(1, 0, end))
 
     def _place(self, k: Tensor, keep: Tensor | None, positions: Tensor | None) -> None:
         """Write down where new columns stand, and where those after them will if they come one by one and are real."""
@@ -114,6 +111,7 @@ class KVCache:
         self._foresee(at + count)
 
     def _foresee(self, at: int) -> None:
+        """Columns from `at` on as they are if one real token after the other comes: then nothing is written down."""
         if self._table is not None:
             places, real = self._table
             now = self._next.now.to(places.device)
@@ -252,7 +250,3 @@ class CrossCache(KVCache):
     def filled(self) -> bool:
         """Whether it holds a source: then nothing need be projected."""
         return self.k is not None
-
-    def contents(self) -> CachedKV:
-        """The source."""
-        return self._contents(0, last=False)

@@ -50,7 +50,7 @@ class WindowCache(KVCache):
         else:
             self._next = self._next.after(positions, torch.ones_like(positions, dtype=torch.bool))
         self._oldest = (place + 1) % self.window
-        return self._contents(1, last=False)
+        return self.contents()
 
     def _foresee(self, at: int) -> None:
         """Columns are replaced, not added: nobody reads what stands behind them."""

@@ -1,5 +1,6 @@
 """Attention: every mechanism behind one function, and the matrix one would draw.
 
+>>> from headway.ops.mask import causal
 >>> q = k = v = torch.eye(3).view(1, 1, 3, 3)
 >>> attend(q, k, v, mask=causal(), scale=1.0)[0, 0, 1].round(decimals=4).tolist()
 [0.2689, 0.7311, 0.0]
@@ -18,10 +19,8 @@ from headway.ops.attention import additive, channel, linear, local, softmax, spa
 from headway.ops.attention.call import Call, make_call
 from headway.ops.attention.mechanism import Mechanism
 from headway.ops.bias import Bias
-from headway.ops.mask import Mask, causal
+from headway.ops.mask import Mask
 from headway.ops.mask.pairs import ALL
-
-__all__ = ["MECHANISMS", "attend", "attend_call", "call_for", "causal", "record_of", "torch", "weights"]
 
 # A mechanism of headway's own is one file and one line here; anybody else's is named by module:RECORD in its spec.
 MECHANISMS: dict[str, Mechanism] = {
