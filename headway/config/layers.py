@@ -423,6 +423,7 @@ class VectorsConfig(ModelConfig):
 
     module = "headway.models.vectors:Vectors"
     reads = "vectors"
+    unit = "vector"
 
     kind: Literal["vectors"] = "vectors"
     family: str = "headway"

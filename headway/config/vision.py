@@ -80,6 +80,7 @@ class VisionConfig(ModelConfig):
 
     module = "headway.models.vit:Vision"
     reads = "images"
+    unit = "patch"
     tasks = ("images",)
     measures = ("images",)
 
@@ -192,6 +193,7 @@ class DaViTConfig(ModelConfig):
 
     module = "headway.models.davit:DaViT"
     reads = "images"
+    unit = "pixel"
     tasks = ("images",)
     measures = ("images",)
 

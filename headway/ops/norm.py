@@ -4,6 +4,9 @@ Statistics are taken in at least float32. The equations work in float64 througho
 to test against. At eps = 0 a row (a column) without variance is 0/0: NaN, as it should be.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -127,9 +130,33 @@ def _to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if tensor is None else tensor.to(dtype)
 
 
-# FLOPs an entry. layer: sum, subtract, square, sum, multiply, γ, β (unbiased: no β); rms: square, sum, multiply, γ. The
-# few of a whole row (mean, root) and of the weights (1 + offset) are left out.
-FLOPS = {"layer": 7, "layer_unbiased": 6, "rms": 4, "rms_zero_centered": 4, "batch": 7, "none": 0}
+@dataclass(frozen=True)
+class NormCost:
+    """FLOPs an entry (the few of a whole row, and of weights as 1 + offset, are left out), steps, parameters."""
+
+    flops: int
+    steps: Callable[[Number, str], tuple[Step, ...]]  # (terms, what they are summed over)
+    weight: bool = True
+    bias: bool = False
+
+
+def _centred(last: int) -> Callable[[Number, str], tuple[Step, ...]]:
+    return lambda terms, over: (Sum(terms, over), Each(3), Sum(terms, over), Each(last))
+
+
+def _by_squares(terms: Number, over: str) -> tuple[Step, ...]:
+    return (Each(1), Sum(terms, over), Each(5))
+
+
+# layer and batch: sum, subtract, square, sum, multiply, γ, β (unbiased: no β); rms: square, sum, multiply, γ.
+COSTS: dict[str, NormCost] = {
+    "layer": NormCost(7, _centred(6), bias=True),
+    "layer_unbiased": NormCost(6, _centred(5)),
+    "rms": NormCost(4, _by_squares),
+    "rms_zero_centered": NormCost(4, _by_squares),
+    "batch": NormCost(7, _centred(6), bias=True),
+    "none": NormCost(0, lambda terms, over: (), weight=False),
+}
 RECORDED = 4  # of a batch norm in use, whose moments are a record: subtract, multiply, γ, β
 
 
@@ -140,35 +167,30 @@ def norm_steps(kind: str, terms: Number, *, over: str = WIDTH) -> tuple[Step, ..
     >>> depth_of(norm_steps("layer", 8), TREE), depth_of(norm_steps("rms", 8), TREE)
     (15, 9)
     """
-    _known(kind)
-    if kind == "none":
-        return ()
-    if kind.startswith("rms"):
-        return (Each(1), Sum(terms, over), Each(5))
-    return (Sum(terms, over), Each(3), Sum(terms, over), Each(5 if kind == "layer_unbiased" else 6))
+    return _cost(kind).steps(terms, over)
 
 
-def _known(kind: str) -> None:
-    if kind not in FLOPS:
+def _cost(kind: str) -> NormCost:
+    if kind not in COSTS:
         raise ValueError(
-            f"the cost of norm {kind!r} is not known{nearest(kind, FLOPS)}: known are {', '.join(FLOPS)}; "
+            f"the cost of norm {kind!r} is not known{nearest(kind, COSTS)}: known are {', '.join(COSTS)}; "
             "headway.price of the module itself traces it"
         )
+    return COSTS[kind]
 
 
 def norm_price(kind: str, rows: Number, width: Number, *, training: bool = False) -> Operation:
     """The norm of that kind over rows of this width (batch: over the rows while training, by its record in use)."""
-    _known(kind)
-    learned, recorded = kind != "none", kind == "batch" and not training
-    flops = other((RECORDED if recorded else FLOPS[kind]) * rows * width)
-    steps = norm_steps(kind, rows, over=POSITIONS) if kind == "batch" else norm_steps(kind, width)
+    cost, recorded = _cost(kind), kind == "batch" and not training
+    flops = other((RECORDED if recorded else cost.flops) * rows * width)
+    steps = cost.steps(rows, POSITIONS) if kind == "batch" else cost.steps(width, WIDTH)
     return Operation(
         "norm",
         flops,
         flops + flops,
         steps=(Each(RECORDED),) if recorded else steps,
-        weights=width if learned else 0,
-        biases=width if kind in ("layer", "batch") else 0,
+        weights=width if cost.weight else 0,
+        biases=width if cost.bias else 0,
         reads=rows * width,
         writes=rows * width,
     )

@@ -1,6 +1,7 @@
 """Caches: reading token by token, in chunks, ragged, reordered and joined gives what one full pass gives."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch

@@ -23,7 +23,8 @@ from headway.config import (
     VectorsConfig,
     VisionConfig,
 )
-from headway.config.text import DecoderConfig
+from headway.config.model import ModelConfig
+from headway.config.text import DecoderConfig, ModuleConfig
 from headway.cost.reach.argmax import argmax_bound, bound_of
 from headway.cost.reach.models import Texts, layers_of
 from headway.cost.reach.sets import LayerSets, TooLong
@@ -32,11 +33,6 @@ from headway.steps import Number
 
 __all__ = ["LayerReach", "Reach", "argmax_bound", "reach", "summary"]
 
-# What the inputs of each kind of model are.
-UNITS = {
-    "language": "token", "classifier": "token", "masked": "token", "sentence": "token", "seq2seq": "token",
-    "recurrent": "token", "vision": "patch", "clip": "token", "davit": "pixel", "vectors": "vector",
-}  # fmt: skip
 _PLURALS = {"token": "tokens", "patch": "patches", "pixel": "pixels", "vector": "vectors"}
 
 
@@ -103,15 +99,13 @@ def reach(
     try:
         return summary(config, layers_of(config, texts), bound)
     except TooLong as error:
-        return Reach((), bound, None, UNITS[config.kind_or_name()], (str(error),))
+        return Reach((), bound, None, _unit(config), (str(error),))
 
 
 def texts_of(config: Frozen, length: Number | None, source: Number | None, mask: Mask | None) -> Texts:
     """What is asked about, or a refusal of models that are not known and sizes that cannot be counted."""
-    if config.kind_or_name() not in UNITS:
-        raise ValueError(
-            f"{config.kind_or_name()} configures no model whose reach is known: there are {', '.join(UNITS)}"
-        )
+    if not isinstance(config, ModelConfig) or isinstance(config, ModuleConfig):
+        raise ValueError(f"{config.kind_or_name()} configures no model whose reach is known")
     size = _length(config, length)
     other = size if source is None else source
     for name, value in (("length", size), ("source", other)):
@@ -135,7 +129,12 @@ def _length(config: Frozen, length: Number | None) -> Number:
 def summary(config: Frozen, layers: Sequence[LayerSets], bound: int | None) -> Reach:
     """The numbers of sets, however they were found."""
     found = tuple(_summed(layer) for layer in layers)
-    return Reach(found, bound, _full_from(found), UNITS[config.kind_or_name()])
+    return Reach(found, bound, _full_from(found), _unit(config))
+
+
+def _unit(config: Frozen) -> str:
+    assert isinstance(config, ModelConfig)
+    return config.unit
 
 
 def _summed(layer: LayerSets) -> LayerReach:

@@ -75,11 +75,11 @@ UNIT_COSTS: tuple[tuple[Rule, str, str], ...] = (
      "_softmax _safe_softmax _masked_softmax"),
     (over(4, TOTAL, Each(2), TOTAL, Each(2), kind="loss"), "maximum, subtract, exp, sum; log and subtract",
      "_log_softmax logsumexp"),
-    (over(norm.FLOPS["layer"], *norm.norm_steps("layer", N), kind="norm"), "layer norm", "native_layer_norm"),
-    (over(norm.FLOPS["batch"], *norm.norm_steps("batch", N), kind="norm"), "batch and group norm; 4 with known moments",
+    (over(norm.COSTS["layer"].flops, *norm.norm_steps("layer", N), kind="norm"), "layer norm", "native_layer_norm"),
+    (over(norm.COSTS["batch"].flops, *norm.norm_steps("batch", N), kind="norm"), "batch and group norm; 4 with known moments",
      """native_batch_norm _native_batch_norm_legit cudnn_batch_norm
         _batch_norm_with_update _native_batch_norm_legit_no_training _batch_norm_no_update native_group_norm"""),
-    (over(norm.FLOPS["rms"], *norm.norm_steps("rms", N), kind="norm"), "rms norm", "_fused_rms_norm"),
+    (over(norm.COSTS["rms"].flops, *norm.norm_steps("rms", N), kind="norm"), "rms norm", "_fused_rms_norm"),
     (over(1, TOTAL), "a sum or a maximum; a running sum too",
      """sum nansum prod amax amin max min argmax argmin aminmax any all cumsum cumprod cummax cummin logcumsumexp
         count_nonzero median mode max_pool1d max_pool2d_with_indices max_pool3d_with_indices"""),
@@ -252,7 +252,7 @@ def _unbiased(called: Called, rule: Rule) -> Rule:
     """A layer norm with weights and without biases adds none."""
     if called.bound.get("weight") is None or called.bound.get("bias") is not None:
         return rule
-    return over(norm.FLOPS["layer_unbiased"], *norm.norm_steps("layer_unbiased", N), kind=rule.kind)
+    return over(norm.COSTS["layer_unbiased"].flops, *norm.norm_steps("layer_unbiased", N), kind=rule.kind)
 
 
 def _sorted(called: Called, rule: Rule) -> Rule:
