@@ -254,7 +254,7 @@ def _log_probabilities(
 
 
 class BatchOptions(TypedDict, total=False):
-    """The options of a Batch by name, for whoever reads without one."""
+    """The options of a DecodingBatch by name, for whoever reads without one."""
 
     tokenizer: Tokenizer | None
     pad: Pad

@@ -109,6 +109,8 @@ def build(
     model = with_room(on_meta(config), dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
+        # Whatever `initialise` has no rule for (tables of positions, class tokens) keeps this draw. What it has one for
+        # is drawn again, so that the weights of a seed stay those of earlier versions.
         for parameter in model.parameters():
             parameter.normal_(0.0, std, generator=generator)
     initialise(model, std=std, generator=generator)

@@ -2,9 +2,9 @@
 
 It serves language models, and the decoders of models that read a source.
 
-The program is written from the model's own modules, once, and shared by all sessions of the model: the layers stay the
-only description of it. A model with a part that is not known here, with hooks, in training or in another precision is
-computed by its layers. So is a step whose result is not finite.
+The program is written from the model's own modules, once, and shared by all sessions of the model. It has no weights or
+sizes of its own, and what it does not know goes to the layers: a model with a part that is not known here, with hooks,
+in training or in another precision, and a step whose result is not finite.
 """
 
 from collections.abc import Sequence

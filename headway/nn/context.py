@@ -31,7 +31,7 @@ from headway.ops.values import readable, tracing
 
 
 class Guard:
-    """What one pass keeps of what it came by; `careful`: it is the second one, after something was not finite."""
+    """Sums of squares that tell whether a pass stayed finite; `careful`: the slow one, after one that did not."""
 
     def __init__(self, *, careful: bool = False) -> None:
         self.careful = careful

@@ -75,7 +75,8 @@ def total_loss(found: LossSums, weights: Mapping[str, float], counts: Mapping[st
 
 
 def unused_heads(model: Masked, like: Tensor) -> Float[Tensor, ""]:
-    """The number 0, of which the gradient by every parameter of pooler and heads is 0."""
+    """The number 0, with a gradient of 0 for every parameter of pooler and heads: processes that train together wait
+    for a gradient of each."""
     nobody = like.new_zeros(0, 1, model.config.stack.block.output_width, dtype=model.tokens.weight.dtype)
     asked = {
         model.pooled: model.pooler, model.words: model.word_head, model.adjacent: model.adjacent_head,

@@ -22,7 +22,7 @@ from headway.nn.layers import BatchNorm, LayerNorm, RMSNorm
 from headway.ops.bias import alibi_slopes, relative_bucket
 from headway.ops.mask.pairs import Pairs
 from headway.ops.position import sinusoidal, sinusoidal_grid
-from headway.ops.rotary import rotate
+from headway.ops.rotary import apply_rotary, rotary_table
 
 B, L, D, H = 2, 5, 14, 3
 POSITIONS = torch.tensor([[0, 3, 1, 1, 10], [7, 6, 5, 4, 3]])
@@ -159,7 +159,8 @@ def test_positions_break_equivariance(name: str) -> None:
 
 
 def test_rotary_breaks_equivariance() -> None:
-    assert broken(lambda x: attention(x, lambda z: rotate(z, torch.arange(3)))) > 1e-2
+    table = rotary_table(torch.arange(3), width=D, dtype=torch.float64)
+    assert broken(lambda x: attention(x, lambda z: apply_rotary(z, table))) > 1e-2
 
 
 # Biases

@@ -76,7 +76,8 @@ UNIT_COSTS: tuple[tuple[Rule, str, str], ...] = (
     (over(4, TOTAL, Each(2), TOTAL, Each(2), kind="loss"), "maximum, subtract, exp, sum; log and subtract",
      "_log_softmax logsumexp"),
     (over(norm.COSTS["layer"].flops, *norm.norm_steps("layer", N), kind="norm"), "layer norm", "native_layer_norm"),
-    (over(norm.COSTS["batch"].flops, *norm.norm_steps("batch", N), kind="norm"), "batch and group norm; 4 with known moments",
+    (over(norm.COSTS["batch"].flops, *norm.norm_steps("batch", N), kind="norm"),
+     "batch and group norm; 4 with known moments",
      """native_batch_norm _native_batch_norm_legit cudnn_batch_norm
         _batch_norm_with_update _native_batch_norm_legit_no_training _batch_norm_no_update native_group_norm"""),
     (over(norm.COSTS["rms"].flops, *norm.norm_steps("rms", N), kind="norm"), "rms norm", "_fused_rms_norm"),
