@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from headway import load
 from headway.app.settings import resolve
+from headway.config.base import IGNORED
 from headway.config.run_files import RunFiles
-from headway.data.batch import IGNORED, Examples
+from headway.data.batch import Examples
 from headway.data.labelled import Labelled, LabelledText
 from headway.data.masked_text import MaskedText
 from headway.data.measures import accuracy, confusion, macro_f1

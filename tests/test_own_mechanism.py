@@ -24,7 +24,7 @@ import torch.nn.functional as F
 import headway as hw
 from headway.config import Softmax
 from headway.ops.attention import CacheNeed, softmax
-from headway.ops.guard import by_rows
+from headway.ops.nonfinite_rows import by_rows
 
 
 class Cosine(hw.Spec):

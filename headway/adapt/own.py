@@ -35,7 +35,7 @@ def _rebuild(config: Any) -> Callable[[], nn.Module]:
 def _language(config: Any) -> Adapter:
     absolute = config.positions is not None and config.positions != "none"
     # Past this length each token changes how all others are turned, and no law of parts holds.
-    alike = config.stack.longest_alike or config.length
+    alike = config.stack.rotation_changes_after or config.length
     return Adapter(
         vocabulary=config.vocabulary, longest=min(config.length, alike), causal=config.stack.block.attention.causal,
         shifts=not absolute and _shifts(config.stack), call=_read, takes=_takes(config.stack),
@@ -91,7 +91,7 @@ def _some(keep: Tensor | None) -> Tensor | None:
 
 
 def _classifier(config: Any) -> Adapter:
-    alike = config.stack.longest_alike or config.length
+    alike = config.stack.rotation_changes_after or config.length
     return Adapter(
         vocabulary=config.vocabulary, longest=min(config.length, alike), causal=False, call=_read,
         takes=frozenset({"keep", "positions"}), rebuild=_rebuild(config),

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from headway.config import Frozen
+from headway.config.base import IGNORED
 from headway.cost.compose import price_tree
 from headway.cost.memory import memory_of, peak, weight_bytes
 from headway.cost.op_tree import Line, backward, forward, lines, summed
@@ -35,7 +36,7 @@ from headway.cost.time import STEP, predict
 from headway.cost.time.kernels import FORWARD, LEARNING, UPDATE, WeightBytes
 from headway.cost.time.machine import Machine
 from headway.cost.trace import merged, trace
-from headway.data.batch import IGNORED, Batch
+from headway.data.batch import Batch
 from headway.data.loader import Loader, Order
 from headway.models.own_module import OwnModule, make_module, read_logits
 from headway.sizes import Cost, Operation

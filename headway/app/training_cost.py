@@ -296,7 +296,7 @@ class TrainingCost:
                 self._open(run, work)
 
     def _open(self, run: TrainingLoop, work: TrainingSetup) -> None:
-        facts = run.training.facts
+        facts = run.trainer.facts
         price = price_run(work, run.world, done=facts.step)
         write(self._place, price)
         for line in opening(price):
@@ -333,6 +333,6 @@ class TrainingCost:
 
 def _bytes_before(run: TrainingLoop) -> int:
     """Bytes in memory before the first step: the weights; of a run that goes on, the optimiser's state too."""
-    kept = run.training.tensors()
-    fresh = run.training.facts.step == 0
+    kept = run.trainer.tensors()
+    fresh = run.trainer.facts.step == 0
     return sum(one.held.nbytes for name, one in kept.items() if not fresh or name.startswith("model/"))

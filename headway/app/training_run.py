@@ -20,11 +20,11 @@ from headway.app.progress import Progress, TensorBoard
 from headway.app.run_directory import is_same_launch, one_writer, rank_zero_first, run_directory
 from headway.app.run_hashes import verify_run, write_run_hashes
 from headway.app.training_cost import TrainingCost
+from headway.config.base import IGNORED
 from headway.config.layers import stacks_of
 from headway.config.run_files import RunFiles
 from headway.config.size_limits import check_room
 from headway.config.train import TrainConfig
-from headway.data.batch import IGNORED
 from headway.data.hashes import BackgroundCheck
 from headway.data.loader import check_shares
 from headway.data.publish import replacing
@@ -156,7 +156,7 @@ def _follow(
     run: TrainingLoop, work: TrainingSetup, place: RunFiles, world: World, board: TensorBoard | None, cost: TrainingCost
 ) -> str:
     reason = "finished"
-    start, count = run.training.facts.step, parameters(work.model)
+    start, count = run.trainer.facts.step, parameters(work.model)
     if not start:
         time = datetime.now(UTC).isoformat(timespec="seconds")
         run.metrics.write(
@@ -205,15 +205,15 @@ def _samples(run: TrainingLoop, work: TrainingSetup, event: TrainingEvent) -> li
 
 def export(run: TrainingLoop, work: TrainingSetup, place: RunFiles) -> None:
     """The best weights (the last ones where nothing was held out), as a directory that headway.load reads."""
-    training, best = run.training, place.checkpoint(run.training.facts.best_step)
-    if training.facts.best_step and best.exists():
-        kept = {name: tensor for name, tensor in training.tensors().items() if not name.startswith("optim/")}
+    trainer, best = run.trainer, place.checkpoint(run.trainer.facts.best_step)
+    if trainer.facts.best_step and best.exists():
+        kept = {name: tensor for name, tensor in trainer.tensors().items() if not name.startswith("optim/")}
         try:
             checkpoint.load(best, kept, run.world)
         except checkpoint.Damaged as error:
             _say(f"{error}; the last weights are exported instead of the best")
-    with training.averaged():
-        weights = None if run.world.size == 1 else whole(training.learner.model)
+    with trainer.averaged():
+        weights = None if run.world.size == 1 else whole(trainer.learner.model)
         if run.world.first:
             if work.config.lora.rank:
                 _export_adapter(work, place)

@@ -82,9 +82,9 @@ def _train_help(tokens: Sequence[str]) -> int:
     try:
         return _show(text)
     except (OSError, AttributeError):  # nobody reads, or there is no stdout: said as everywhere, which takes cyclopts
-        from headway.cli.errors import guarded
+        from headway.cli.errors import report_errors
 
-        return guarded(lambda: _show(text), VERBS)
+        return report_errors(lambda: _show(text), VERBS)
 
 
 def _show(text: str) -> int:

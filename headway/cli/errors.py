@@ -29,10 +29,10 @@ LONGEST = 1200  # letters of a sentence; a value within it may have millions
 
 def run(app: App, tokens: Sequence[str], verbs: Iterable[str]) -> int:
     """Run a command and return its exit code; errors that are not the user's keep their traceback."""
-    return guarded(lambda: app(accepted(tokens)), verbs)
+    return report_errors(lambda: app(accepted(tokens)), verbs)
 
 
-def guarded(command: Callable[[], int], verbs: Iterable[str]) -> int:
+def report_errors(command: Callable[[], int], verbs: Iterable[str]) -> int:
     """The exit code of a command, its mistakes told in one sentence."""
     if sys.stderr is None:  # closed by whoever started us; print() would take stdout for it
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open)

@@ -102,13 +102,13 @@ class Rotary(Frozen):
         return self
 
     @property
-    def longest_alike(self) -> int | None:
+    def rotation_changes_after(self) -> int | None:
         """Up to how many tokens a text turns as shorter ones do; None where its length never matters."""
         return self.scaling.length if isinstance(self.scaling, DynamicScaling | LongRopeScaling) else None
 
-    def turning(self, length: int) -> int:
+    def rotation_key(self, length: int) -> int:
         """A number that texts have in common if they turn alike."""
-        alike = self.longest_alike
+        alike = self.rotation_changes_after
         if alike is None or length <= alike:
             return 0
         return length if isinstance(self.scaling, DynamicScaling) else 1
@@ -338,13 +338,13 @@ class StackConfig(Frozen):
         return tuple(self.pattern[layer % len(self.pattern)] for layer in range(self.layers))
 
     @property
-    def longest_alike(self) -> int | None:
+    def rotation_changes_after(self) -> int | None:
         """Up to how many tokens a text is turned as shorter ones are; None where its length never matters."""
-        return min((one.longest_alike for one in self._rotaries if one.longest_alike), default=None)
+        return min((one.rotation_changes_after for one in self._rotaries if one.rotation_changes_after), default=None)
 
-    def turning(self, length: int) -> tuple[int, ...]:
+    def rotation_key(self, length: int) -> tuple[int, ...]:
         """Numbers that texts have in common if every layer turns them alike."""
-        return tuple(one.turning(length) for one in self._rotaries)
+        return tuple(one.rotation_key(length) for one in self._rotaries)
 
     @property
     def _rotaries(self) -> list[Rotary]:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from headway.config.base import IGNORED
 from headway.config.read_file import parse_json
 from headway.config.train import DataConfig
-from headway.data.batch import IGNORED, Batch, Ragged, padded
+from headway.data.batch import Batch, Ragged, padded
 from headway.data.chat import Message, SpelledOut, check_messages
 from headway.data.lines import whole_lines
 from headway.data.paths import find_data

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from headway.config.base import IGNORED
 from headway.config.train import OBJECTIVES
 from headway.data import invert
-from headway.data.batch import IGNORED, Batch, kept, padded
+from headway.data.batch import Batch, kept, padded
 from headway.data.labelled import Labelled
 from headway.data.sentences import CONTENT, WORD, Sentences
 from headway.data.tokenizer import Tokenizer

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.config.base import IGNORED
 from headway.config.text import Special
 from headway.config.train import DataConfig
-from headway.data.batch import IGNORED, Batch, Ragged, kept, padded
+from headway.data.batch import Batch, Ragged, kept, padded
 from headway.data.source import records
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from headway.data.batch import IGNORED, Batch
+from headway.config.base import IGNORED
+from headway.data.batch import Batch
 from headway.data.shards import TokenView
 
 

@@ -90,7 +90,7 @@ def _listed(item: Part) -> Part:
 class _Schema:
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._open: list[str] = []  # references that are being followed
+        self._open: list[str] = []  # references that are being operations_are_followed
 
     def part(self, schema: Any) -> Part:
         if schema is True or schema == {}:

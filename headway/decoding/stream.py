@@ -23,7 +23,7 @@ from headway.decoding.text import byte_tokens
 from headway.hub.load import with_tokenizer
 from headway.models.sessions import CachedSession, Session
 from headway.nn.modes import evaluating
-from headway.ops.guard import at_least_float32
+from headway.ops.nonfinite_rows import at_least_float32
 from headway.ops.sampling.choose import choose
 from headway.ops.sampling.cut import Rules
 from headway.ops.sampling.logits import log_total, penalise, steer

@@ -16,9 +16,9 @@ from headway.models.model import Model
 from headway.models.sentence import TOKENS, batches
 from headway.models.vit import Vision
 from headway.nn.block import Stack
-from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
+from headway.nn.context import Context, as_keep, begin, check_tokens, run_guarded, with_padding
 from headway.nn.layers import LearnedPositions, Linear, embedding
-from headway.ops.guard import at_least_float32
+from headway.ops.nonfinite_rows import at_least_float32
 
 START = 2.6592  # ln(1 / 0.07), where CLIP's scale began
 
@@ -76,7 +76,7 @@ class Clip(Model):
         keep = as_keep(keep, tokens)
         x, context = begin(self.tokens(tokens), Context(with_padding(None, keep)))
         x = self.positions(x, context.table_positions(tokens.shape[1], None, tokens.device))
-        return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
+        return run_guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
 
     def _places(self, tokens: Int[Tensor, "T L"], keep: Tensor | None) -> Int[Tensor, " T"]:
         """Of each text the token whose vector stands for it; the last real one where none of those is asked for."""

@@ -27,7 +27,7 @@ from headway.native.program import MOST_ROWS, Caches, Heads, Program, RowNorm
 from headway.nn.attention import Attention, Core
 from headway.nn.block import Block, FeedForward, Stack
 from headway.nn.cache import BlockCache, CrossCache, KVCache
-from headway.nn.context import check_tokens, observed
+from headway.nn.context import check_tokens, passes_are_watched
 from headway.nn.layers import LayerNorm, LearnedPositions, Linear, RMSNorm
 from headway.nn.quantized import QuantizedLinear
 from headway.ops.attention.mechanism import all_pairs
@@ -63,7 +63,7 @@ class CompiledSteps:
 
     def read(self, tokens: Int[Tensor, "B 1"], caches: Sequence[BlockCache]) -> Float[Tensor, "B V"] | None:
         """The logits after one more token of every row, which the caches then hold; None: the layers are to do it."""
-        if library() is None or observed() or tracing() or _watched():
+        if library() is None or passes_are_watched() or tracing() or _watched():
             return None
         own = _filled(caches)
         if own is None or len(tokens) != own[0].rows or len(tokens) > MOST_ROWS or not tokens.is_cpu:
@@ -288,7 +288,7 @@ class ModelProgram:
         c, rotation = layer.config, None
         if c.rotary is not None:
             _only(c.rotary, "base", "width", "interleaved", "scaling")
-            width, alike = c.rotary.width or layer.head_width, c.rotary.longest_alike
+            width, alike = c.rotary.width or layer.head_width, c.rotary.rotation_changes_after
             # A longer text is turned otherwise from its first token on, and is read anew by the layers.
             self._positions = min(self._positions, _ROTATED, alike or _ROTATED)
             rotation = next((one for one in self._rotations if (one.rotary, one.width) == (c.rotary, width)), None)

@@ -20,7 +20,7 @@ from headway.models.model import Model
 from headway.models.vit import check_images
 from headway.nn.attention import Attention
 from headway.nn.block import FeedForward
-from headway.nn.context import NOTHING, Context, Guard, guarded
+from headway.nn.context import NOTHING, Context, Guard, run_guarded
 from headway.nn.layers import LayerNorm
 from headway.ops.loss import cross_entropy_sum
 
@@ -58,7 +58,7 @@ class DaViT(Model):
                 x = stage(x, context)
             return x
 
-        return guarded(run)
+        return run_guarded(run)
 
     def vector(self, grid: Float[Tensor, "B D y x"]) -> Float[Tensor, "B D"]:
         """The image's own vector: the mean over the grid, normalised."""

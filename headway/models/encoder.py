@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headway.config.text import MaskedConfig
 from headway.models.model import Model
 from headway.nn.block import Stack
-from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
+from headway.nn.context import Context, as_keep, begin, check_tokens, run_guarded, with_padding
 from headway.nn.layers import embedding, make_norm
 from headway.nn.positions import make_positions
 from headway.ops.activation import find_activation
@@ -106,7 +106,7 @@ class Masked(Model):
         if self.positions is not None:
             x = self.positions(x, context.table_positions(tokens.shape[1], None, tokens.device))
         x = self.norm(x)
-        return guarded(lambda guard: self.stack(self._enter(x), context.under(guard)))
+        return run_guarded(lambda guard: self.stack(self._enter(x), context.under(guard)))
 
     def _enter(self, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B L D"]:
         """What the stack reads of an embedding."""

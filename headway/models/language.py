@@ -15,7 +15,7 @@ from headway.models.model import Model
 from headway.models.sessions import CachedSession, RereadSession, RestartingSession, Session
 from headway.nn.block import Stack
 from headway.nn.cache import BlockCache
-from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
+from headway.nn.context import Context, as_keep, begin, check_tokens, run_guarded, with_padding
 from headway.nn.layers import Linear, embedding
 from headway.nn.positions import make_positions
 from headway.nn.quantized import QuantizedLinear, float_weight
@@ -56,7 +56,7 @@ class Decoder(Model):
         places = None
         if self.positions is not None:
             places = context.table_positions(tokens.shape[1], own, tokens.device)
-        return guarded(
+        return run_guarded(
             lambda guard: self._layers(x, places, context.under(guard), caches),
             () if caches is None else [part for cache in caches for part in cache.parts],
         )
@@ -152,4 +152,4 @@ class Language(Decoder):
             return CachedSession(self, self.stack.new_caches(capacity=capacity), self.config.length)
 
         stack = self.config.stack
-        return cached() if stack.longest_alike is None else RestartingSession(cached, stack.turning)
+        return cached() if stack.rotation_changes_after is None else RestartingSession(cached, stack.rotation_key)

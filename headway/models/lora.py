@@ -18,8 +18,8 @@ from headway.config.train import LORA_MAPS, LoraConfig
 from headway.models.quantize import linear_maps
 from headway.nn.attention import Attention
 from headway.nn.layers import Linear
-from headway.ops.guard import CARE, by_rows
 from headway.ops.linear import linear
+from headway.ops.nonfinite_rows import CARE, by_rows
 
 JOINED = {"qkv": ("query", "key", "value"), "key_value": ("key", "value")}
 

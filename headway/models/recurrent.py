@@ -28,7 +28,7 @@ from headway.models.model import Model
 from headway.models.sessions import last_real
 from headway.nn.attention import Core
 from headway.nn.cache.base import check_rows
-from headway.nn.context import Guard, as_keep, check_tokens, guarded, zero_padding
+from headway.nn.context import Guard, as_keep, check_tokens, run_guarded, zero_padding
 from headway.nn.layers import Linear, embedding
 from headway.ops.attention import Call, record_of
 from headway.ops.loss import linear_cross_entropy, next_targets
@@ -218,7 +218,7 @@ class Recurrent(Model):
             found, after[0] = self._follow(x, memory, real, guard)
             return found
 
-        return guarded(run), after[0]
+        return run_guarded(run), after[0]
 
     def _follow(
         self, x: Float[Tensor, "B L D"], memory: DecoderState, keep: Bool[Tensor, "B L"], guard: Guard

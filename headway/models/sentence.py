@@ -19,8 +19,8 @@ from headway.models.encoder import Masked
 from headway.models.model import Model
 from headway.nn.context import as_keep
 from headway.ops.activation import find_activation
-from headway.ops.guard import at_least_float32
 from headway.ops.mask import packed
+from headway.ops.nonfinite_rows import at_least_float32
 from headway.ops.values import real_numbers
 
 # Tokens packed into one row: enough to fill the matrix units, few enough that a layer's rows stay near the processor.

@@ -16,7 +16,7 @@ from headway.models.model import Model
 from headway.models.sessions import CachedSession, RereadPairSession, Session
 from headway.nn.block import Block, Stack
 from headway.nn.cache import BlockCache, Cache
-from headway.nn.context import Context, as_keep, begin, check_tokens, guarded, with_padding
+from headway.nn.context import Context, as_keep, begin, check_tokens, run_guarded, with_padding
 from headway.nn.layers import LearnedPositions, embedding, make_norm
 from headway.nn.positions import SinusoidalPositions
 from headway.nn.quantized import QuantizedLinear, float_weight
@@ -151,7 +151,7 @@ class Seq2Seq(Model):
         if self._knows_differences_only():
             # The same positions for all rows cost the least.
             context = Context(context.mask, keep=keep)
-        return guarded(lambda guard: self.encoder(x, context.under(guard)))
+        return run_guarded(lambda guard: self.encoder(x, context.under(guard)))
 
     def _knows_differences_only(self) -> bool:
         """Whether the encoder asks how far apart tokens stand, and never where: a bias alone."""
@@ -178,7 +178,7 @@ class Seq2Seq(Model):
         given = Context(with_padding(None, keep), positions, None, memory, with_padding(None, source_keep))
         x, context = begin(embed(tokens), given, own)
         x = self.target_entrance(x, context.table_positions(tokens.shape[1], own, tokens.device))
-        return guarded(
+        return run_guarded(
             lambda guard: self.decoder(x, context.under(guard), caches),
             () if caches is None else [part for cache in caches for part in cache.parts],
         )

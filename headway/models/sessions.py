@@ -214,12 +214,12 @@ class RereadSession:
 class RestartingSession:
     """A session of a model in which the length of a text changes how all of its tokens are read.
 
-    While what `turning` makes of its length stays the same, a cache serves. When it changes, what was read before was
-    read otherwise: everything is read anew. `make` gives an empty session with caches.
+    While what `rotation_key` makes of its length stays the same, a cache serves. When it changes, what was read before
+    was read otherwise: everything is read anew. `make` gives an empty session with caches.
     """
 
-    def __init__(self, make: Callable[[], CachedSession], turning: Callable[[int], Any]) -> None:
-        self._make, self._turning = make, turning
+    def __init__(self, make: Callable[[], CachedSession], rotation_key: Callable[[int], Any]) -> None:
+        self._make, self._rotation_key = make, rotation_key
         self._inner, self._texts = make(), _Texts()
 
     @property
@@ -242,7 +242,7 @@ class RestartingSession:
         before = self._texts.lengths
         self._texts.extend(tokens, keep)
         after = self._texts.lengths
-        if all(self._turning(old) == self._turning(new) for old, new in zip(before, after, strict=False)):
+        if all(self._rotation_key(old) == self._rotation_key(new) for old, new in zip(before, after, strict=False)):
             return self._inner.read(tokens, keep)
         self._inner = self._make()
         padded, real = self._texts.padded(tokens.device)

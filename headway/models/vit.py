@@ -19,7 +19,7 @@ from headway.config.vision import VisionConfig
 from headway.models.model import Model
 from headway.nn.attention import Attention
 from headway.nn.block import FeedForward, Stack
-from headway.nn.context import Context, begin, guarded
+from headway.nn.context import Context, begin, run_guarded
 from headway.nn.layers import make_norm, normal
 from headway.nn.positions import LearnedGridPositions, SinusoidalGridPositions
 from headway.ops.loss import cross_entropy_sum
@@ -77,7 +77,7 @@ class Vision(Model):
         x = x if self.positions is None else x + self._table()
         x, context = begin(x, Context(mask, self._places(images.device)))
         x = self.norm(x)
-        return guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
+        return run_guarded(lambda guard: self.stack(self.dropout(x), context.under(guard)))
 
     def _table(self) -> Float[Tensor, "1 L D"]:
         assert self.positions is not None

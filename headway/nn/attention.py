@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headway.config import AttentionConfig
 from headway.nn.cache import Cache, CachedKV, CrossCache, TotalCache, check_cache
-from headway.nn.context import NOTHING, Context, begin, check_width, guarded
+from headway.nn.context import NOTHING, Context, begin, check_width, run_guarded
 from headway.nn.layers import Linear, make_norm
 from headway.ops.attention import Call, Mechanism, attend_call, record_of
 from headway.ops.attention.mechanism import all_pairs
@@ -82,7 +82,7 @@ class Attention(nn.Module):
         self.query_norm, self.key_norm = (None, None) if c.qk_norm is None else _qk_norms(c)
         # Layers that turn alike share a table, whichever of them made it.
         self._table_name = "" if c.rotary is None else f"{c.rotary.model_dump_json()} {c.head_width}"
-        self._asks_length = c.rotary is not None and c.rotary.longest_alike is not None
+        self._asks_length = c.rotary is not None and c.rotary.rotation_changes_after is not None
         record = record_of(c.mechanism)
         needed = record.parameters(c.heads, c.head_width)
         for name, shape in needed.items():
@@ -273,7 +273,7 @@ class Attention(nn.Module):
             given = x if source is None else source
             source, context = begin(given, replace(context, positions=pairs), width=given.shape[-1])
             context = replace(context, positions=pairs)  # none of its own where the source is padded on the left
-        return guarded(
+        return run_guarded(
             lambda guard: self.forward(
                 x, None if self_attention else source, cache=cache, context=context.under(guard)
             ),

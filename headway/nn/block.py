@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from headway.config import AttentionConfig, BlockConfig, FeedForwardConfig, Frozen, StackConfig
 from headway.nn.attention import Attention, without_options
 from headway.nn.cache import BlockCache, CrossCache, check_cache, new_cache
-from headway.nn.context import NOTHING, Context, begin, guarded
+from headway.nn.context import NOTHING, Context, begin, run_guarded
 from headway.nn.layers import LayerScale, Linear, make_norm
 from headway.nn.positions import make_bias
 from headway.ops.activation import find_activation
 from headway.ops.attention import record_of
-from headway.ops.guard import CARE, by_rows, careful
 from headway.ops.mask.pairs import Pairs
+from headway.ops.nonfinite_rows import CARE, by_rows, careful
 
 NO_CACHE = BlockCache()
 
@@ -145,7 +145,7 @@ class Block(nn.Module):
         if cache.own is not None:
             check_cache(cache.own, self.config.attention, None)
         x, context = begin(x, context, cache.own, width=self.config.attention.width)
-        return guarded(lambda guard: self.forward(x, context.under(guard), cache), cache.parts)
+        return run_guarded(lambda guard: self.forward(x, context.under(guard), cache), cache.parts)
 
     def _norm(self, before: int, after: int) -> nn.Module:
         c = self.config
@@ -211,7 +211,7 @@ class Stack(nn.Module):
             x, context, None if caches is None else caches[0].own, width=self.config.block.attention.width
         )
         parts = [part for cache in caches or () for part in cache.parts]
-        return guarded(lambda guard: self.forward(x, context.under(guard), caches), parts)
+        return run_guarded(lambda guard: self.forward(x, context.under(guard), caches), parts)
 
     def new_caches(self, *, capacity: int | None = None) -> list[BlockCache]:
         """An empty cache for every block, of the smallest kind that serves its attention.

@@ -3,7 +3,7 @@
 A fast kernel lets NaN at a hidden key reach those who may not see it (0 x NaN is NaN). To look for it in every layer
 would cost more than the layers of a small model do. So a pass computes as if all numbers were finite, keeps the sum of
 the squares of what enters each attention, and reads these numbers back together when it is done. Where one is not
-finite, the same pass runs again with care: attention row by row, maps of rows by `ops.guard.by_rows`.
+finite, the same pass runs again with care: attention row by row, maps of rows by `ops.nonfinite_rows.by_rows`.
 
 The sums say enough. |q·k| <= |q| |k|: no score overflows where the sum of all squares does not. And torch's kernel
 takes a query of NaN for one that sees nothing, so that the result alone would not show it.
@@ -22,11 +22,11 @@ from torch.compiler import is_compiling, is_exporting
 
 from headway.nn.cache import Cache
 from headway.ops.bias import Bias
-from headway.ops.guard import CARE, at_least_float32, careful
 from headway.ops.mask import Mask, allowed, padding
 from headway.ops.mask.by_index import Keep
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
+from headway.ops.nonfinite_rows import CARE, at_least_float32, careful
 from headway.ops.values import readable, tracing
 
 
@@ -84,12 +84,12 @@ def agreeing(ask: Callable[[bool], bool]) -> Iterator[None]:
         _AGREEMENTS.remove(ask)
 
 
-def observed() -> bool:
+def passes_are_watched() -> bool:
     """Whether somebody looks at how passes are computed, so that nothing may compute them in another way."""
     return bool(_UNGUARDED or _AGREEMENTS or CARE.passes)
 
 
-def guarded(compute: Callable[[Guard], Tensor], caches: Iterable[Cache] = ()) -> Tensor:
+def run_guarded(compute: Callable[[Guard], Tensor], caches: Iterable[Cache] = ()) -> Tensor:
     """compute(guard), and once more with care where something was not finite; caches are as before then."""
     marks = [(cache, cache.mark()) for cache in caches]
     guard = Guard()

@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headway.config import nearest
-from headway.ops.guard import CARE, by_rows
 from headway.ops.linear import linear, linear_training
+from headway.ops.nonfinite_rows import CARE, by_rows
 from headway.ops.norm import batch_norm, column_moments, layer_norm, rms_norm
 from headway.ops.values import readable
 

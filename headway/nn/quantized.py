@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from headway.config.weights import Scheme
 from headway.native.build import library
 from headway.native.linear import LinearWeights, PackedLinear, multiplies_rows
-from headway.ops.guard import CARE, at_least_float32, by_rows
 from headway.ops.linear import linear
-from headway.ops.values import observed
+from headway.ops.nonfinite_rows import CARE, at_least_float32, by_rows
+from headway.ops.values import operations_are_followed
 
 TILE = 2**20  # weights that are floating-point numbers at the same time
 LARGEST = {8: 127, 4: 7}
@@ -104,7 +104,7 @@ class QuantizedLinear(nn.Module):
         """The weights as the compiled kernels read them, where these compute the product of rows like x."""
         if x.dtype != torch.float32 or not x.is_cpu or self.weight.numel() < SMALL or x.numel() == 0:
             return None
-        if x.shape[-1] != self.in_features or observed(x, self.weight):
+        if x.shape[-1] != self.in_features or operations_are_followed(x, self.weight):
             return None
         if torch.is_grad_enabled() and (x.requires_grad or (self.bias is not None and self.bias.requires_grad)):
             return None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headway.config import nearest
 from headway.native import activation as kernels
-from headway.ops.values import observed
+from headway.ops.values import operations_are_followed
 from headway.sizes import Number, Operation, other
 from headway.steps import Each
 
@@ -38,7 +38,7 @@ MANY = 2**14  # entries: below, torch's own takes as long as the call
 
 def _gelu(x: Tensor, form: Form) -> Tensor:
     """By the compiled kernel where that is faster and nobody observes which operations run; by torch elsewhere."""
-    if x.numel() < MANY or observed(x) or not kernels.serves(x):
+    if x.numel() < MANY or operations_are_followed(x) or not kernels.serves(x):
         return F.gelu(x, approximate=form)
     if x.requires_grad and torch.is_grad_enabled():
         return _CompiledGelu.apply(x, form)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from headway.ops.values import observed
+from headway.ops.values import operations_are_followed
 from headway.sizes import Cost, Number, Operation
 from headway.steps import WIDTH, Each, Product
 
@@ -91,7 +91,7 @@ def _many_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Ten
 
 
 def _by_onednn(x: Tensor, weight: Tensor) -> bool:
-    return _onednn_is_faster() and not observed(x, weight)
+    return _onednn_is_faster() and not operations_are_followed(x, weight)
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 from torch.compiler import is_dynamo_compiling as tracing  # while torch.compile reads the Python code
 
-__all__ = ["constant", "observed", "readable", "real_numbers", "tracing", "untraced"]
+__all__ = ["constant", "operations_are_followed", "readable", "real_numbers", "tracing", "untraced"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def readable(x: Tensor) -> bool:
     return not (x.is_meta or is_compiling()) and (fake is None or not isinstance(x, fake.FakeTensor))
 
 
-def observed(*tensors: Tensor) -> bool:
+def operations_are_followed(*tensors: Tensor) -> bool:
     """Whether somebody follows the operations: a compiler, a counter, torch.func, forward mode, a tensor of another
     kind. They know torch's own operations and no others, so they get those."""
     return (

@@ -52,9 +52,9 @@ class TrainingLoop:
     ) -> None:
         check_shares(work.config.batch, world.data_size, work.config.accumulate)
         self.place, self.world, self.check = place, world, check or BackgroundCheck()
-        self.training = Trainer(work, world)
+        self.trainer = Trainer(work, world)
         self.notes = tuple(self._resume()) if resume else ()
-        until = self.training.facts.step if resume else None
+        until = self.trainer.facts.step if resume else None
         self.metrics = Metrics(place.path, until=until, silent=not world.first)
         self.notes += self.metrics.notes
 
@@ -75,13 +75,13 @@ class TrainingLoop:
                 )
             yield f"{self.place.path} has no checkpoint yet: it begins again from the first step"
             return
-        self.training.load(found.path)
+        self.trainer.load(found.path)
         if self.world.first:
             # Damaged ones that are newer would be taken for the newest when old ones are removed.
             checkpoint.forget_after(self.place.checkpoints, found.path)
-        yield f"goes on after step {self.training.facts.step:,}, from {found.path.name}"
-        if self.training.facts.data != self.training.work.identity:
-            frozen = not all(one.requires_grad for one in self.training.learner.parameters())
+        yield f"goes on after step {self.trainer.facts.step:,}, from {found.path.name}"
+        if self.trainer.facts.data != self.trainer.work.identity:
+            frozen = not all(one.requires_grad for one in self.trainer.learner.parameters())
             what = "data, tokenizer or frozen weights have" if frozen else "data or tokenizer has"
             yield f"not the run that was saved: its {what} changed since"
 
@@ -90,13 +90,13 @@ class TrainingLoop:
 
         An event is written to metrics.jsonl after it was looked at: whoever looks may add to its row.
         """
-        work = self.training.work
+        work = self.trainer.work
         c, world = work.config, self.world
         order = Order(len(work.train), seed=c.seed, sizes=work.train.sizes, batch=c.batch)
         feed = Loader(work.train, order, c.batch, c.accumulate, world.data_rank, world.data_size)
         try:
             with stop_on_signal() as wish:
-                for event in _Steps(self.training, self.place, feed, wish, self.metrics, self.check).steps():
+                for event in _Steps(self.trainer, self.place, feed, wish, self.metrics, self.check).steps():
                     yield event
                     self.metrics.write(event.kind, event.row)
         finally:
@@ -115,7 +115,7 @@ class StopRequest:
 
 @dataclass
 class _Steps:
-    training: Trainer
+    trainer: Trainer
     place: RunFiles
     feed: Loader
     wish: StopRequest
@@ -127,10 +127,10 @@ class _Steps:
 
     @property
     def config(self) -> TrainConfig:
-        return self.training.work.config
+        return self.trainer.work.config
 
     def steps(self) -> Iterator[TrainingEvent]:
-        facts, c = self.training.facts, self.config
+        facts, c = self.trainer.facts, self.config
         since, before = time.perf_counter(), facts.seconds
         if self._patience_is_over():
             yield from self._end("early")
@@ -138,17 +138,17 @@ class _Steps:
         steps = self.feed.steps(facts.step, c.steps)
         batches = self._fetched(steps)
         while not self._has_to_stop() and batches is not None:
-            taken = self.training.learn(batches, factor_at(c.schedule, facts.step, c.steps))
+            taken = self.trainer.learn(batches, factor_at(c.schedule, facts.step, c.steps))
             if not math.isfinite(taken.norm):
                 yield from self._end_diverged(
-                    explain_nonfinite(taken.losses, taken.norm, self.training.learner.model), last=True
+                    explain_nonfinite(taken.losses, taken.norm, self.trainer.learner.model), last=True
                 )
                 return
             facts.step += 1
             facts.tokens += taken.tokens
             facts.seconds = before + time.perf_counter() - since
             yield from self._log(taken)
-            if self.training.watch.climbs(taken.loss):
+            if self.trainer.watch.climbs(taken.loss):
                 yield from self._end_diverged("the loss climbs far above its lowest values", last=False)
                 return
             yield from self._validate_and_save()
@@ -169,30 +169,30 @@ class _Steps:
 
     def _has_to_stop(self) -> bool:
         """Whether any process was asked to stop or cannot go on; all of them then know, at the same step."""
-        self.stopped = self.training.world.agree(bool(self.wish) or self.problem is not None)
+        self.stopped = self.trainer.world.agree(bool(self.wish) or self.problem is not None)
         return self.stopped
 
     def _check_fails(self) -> bool:
         """Whether data that is still being hashed after the last step turns out to have changed."""
         self.problem = self.problem or self.check.wait()
-        return self.training.world.agree(self.problem is not None)
+        return self.trainer.world.agree(self.problem is not None)
 
     def _end_after_steps(self) -> Iterator[TrainingEvent]:
         """The state is kept; what went wrong in any process is said."""
         if not self.stopped and not self._check_fails():
             yield from self._end("finished")
             return
-        problem = next((text for text in self.training.world.gather(self.problem) if text), None)
+        problem = next((text for text in self.trainer.world.gather(self.problem) if text), None)
         if problem is None:
             yield from self._end("stopped")
             return
-        step = self.training.facts.step
+        step = self.trainer.facts.step
         text = f"{problem}; the state of step {step:,} is kept, and --resume goes on from it"
         yield from self._end("failed", diagnosis=text)
 
     def _log(self, taken: StepResult) -> Iterator[TrainingEvent]:
         """A line of the log every few steps, of means since the line before."""
-        facts, meter = self.training.facts, self.training.meter
+        facts, meter = self.trainer.facts, self.trainer.meter
         parts = {} if list(taken.losses) == ["loss"] else taken.losses
         for name, value in {"loss": taken.loss, "norm": taken.norm, **parts}.items():
             meter.add({name: value, f"{name}/count": 1.0})
@@ -204,43 +204,43 @@ class _Steps:
 
     def _validate_and_save(self) -> Iterator[TrainingEvent]:
         """Validation and checkpoints, each in its own rhythm; the last step has both."""
-        step, c = self.training.facts.step, self.config
+        step, c = self.trainer.facts.step, self.config
         last, better = step == c.steps, False
-        if self.training.work.validation is not None and (step % c.evaluate_every == 0 or last):
+        if self.trainer.work.validation is not None and (step % c.evaluate_every == 0 or last):
             try:
                 better = yield from self._validate()
             except (OSError, ValueError) as error:
-                if self.training.world.size > 1:  # the others wait for this one's results
+                if self.trainer.world.size > 1:  # the others wait for this one's results
                     raise
-                self.training.learner.train()
+                self.trainer.learner.train()
                 self.problem = str(error)
         if better or last or step % c.save_every == 0:
             yield self._save(better)
 
     def _validate(self) -> Iterator[TrainingEvent]:
-        training, facts, c = self.training, self.training.facts, self.config
-        assert training.work.validation is not None
-        training.learner.eval()
-        with training.averaged():
+        trainer, facts, c = self.trainer, self.trainer.facts, self.config
+        assert trainer.work.validation is not None
+        trainer.learner.eval()
+        with trainer.averaged():
             losses, shares = evaluate(
-                training.module, training.work.validation, batch=c.batch // c.accumulate, world=training.world,
+                trainer.module, trainer.work.validation, batch=c.batch // c.accumulate, world=trainer.world,
                 limit=c.evaluate_batches,
             )  # fmt: skip
-            row = _row(training.work, losses, shares)
+            row = _row(trainer.work, losses, shares)
             # A loss that is no number is never the best: no later one would be below it.
             better = math.isfinite(row["loss"]) and (facts.best is None or row["loss"] < facts.best)
             facts.waiting = 0 if better else facts.waiting + 1
             if better:
                 facts.best, facts.best_step = row["loss"], facts.step
             yield self._event("validation", row)
-        training.learner.train()
+        trainer.learner.train()
         return better
 
     def _save(self, better: bool) -> TrainingEvent:
-        training, facts = self.training, self.training.facts
+        trainer, facts = self.trainer, self.trainer.facts
         self.metrics.sync()
-        path = training.save(self.place)
-        if training.world.first:
+        path = trainer.save(self.place)
+        if trainer.world.first:
             if better:
                 write_json(self.place.checkpoints / "best.json", {"step": facts.step, "loss": facts.best})
             best = self.place.checkpoint(facts.best_step) if facts.best_step else None
@@ -248,16 +248,16 @@ class _Steps:
         return self._event("checkpoint", {"path": str(path.relative_to(self.place.path)), "best": better})
 
     def _patience_is_over(self) -> bool:
-        return bool(self.config.patience) and self.training.facts.waiting >= self.config.patience
+        return bool(self.config.patience) and self.trainer.facts.waiting >= self.config.patience
 
     def _end(self, reason: str, **more: str) -> Iterator[TrainingEvent]:
-        if reason != "finished" and not self.place.checkpoint(self.training.facts.step).exists():
+        if reason != "finished" and not self.place.checkpoint(self.trainer.facts.step).exists():
             yield self._save(False)
         yield self._event("end", {"reason": reason, **more})
 
     def _end_diverged(self, why: str, *, last: bool) -> Iterator[TrainingEvent]:
         """Keep the last good state: the one before this step, or where the weights have gone astray, an older one."""
-        facts, kept = self.training.facts, self.place.checkpoints
+        facts, kept = self.trainer.facts, self.place.checkpoints
         if last and not self.place.checkpoint(facts.step).exists():
             yield self._save(False)
         where = f"the last good state is kept, that of step {facts.step:,}" if last else f"older states are in {kept}"
@@ -268,7 +268,7 @@ class _Steps:
         yield self._event("end", {"reason": "diverged", "diagnosis": text})
 
     def _event(self, kind: str, row: dict[str, Any]) -> TrainingEvent:
-        facts = self.training.facts
+        facts = self.trainer.facts
         return TrainingEvent(kind, {"step": facts.step, **row, "seconds": round(facts.seconds, 3)})
 
 

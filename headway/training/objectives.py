@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from headway.config.base import IGNORED
 from headway.config.train import TrainConfig
-from headway.data.batch import IGNORED, Examples
+from headway.data.batch import Examples
 from headway.data.hashes import FileHash
 from headway.data.masked_text import OBJECTIVES
 from headway.data.tokenizer import Tokenizer

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from headway.config.run_files import RunFiles
 from headway.data.batch import Batch, Examples
 from headway.hub.parts import part_names
-from headway.nn.checkpoint import forget_activations
+from headway.nn.recompute import forget_activations
 from headway.training import checkpoint
 from headway.training.checkpoint import step_of
 from headway.training.distributed import World

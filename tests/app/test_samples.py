@@ -9,9 +9,9 @@ import sacrebleu
 
 import headway.app.training_run
 from headway.app.training_run import samples
+from headway.config.base import IGNORED
 from headway.config.run_files import RunFiles
 from headway.config.train import DataConfig, ModelChoice, TrainConfig
-from headway.data.batch import IGNORED
 from headway.decoding import Request, generate
 from headway.training.objectives import TrainingSetup
 from headway.training.tasks import prepare

@@ -15,10 +15,11 @@ from headway.app.report import report
 from headway.app.step_cost import muon_lines, setting_of, step_price, typical
 from headway.app.training_cost import StepClock
 from headway.cli import main
+from headway.config.base import IGNORED
 from headway.config.train import TrainConfig
 from headway.cost.setting import Setting
 from headway.cost.sheet import sheet_of
-from headway.data.batch import IGNORED, Batch
+from headway.data.batch import Batch
 from headway.presets.gpt2 import gpt2
 from headway.training.distributed import World
 from headway.training.loop import TrainingEvent

@@ -13,7 +13,7 @@ from tokenizers import models, pre_tokenizers
 
 import headway
 from headway.cli import main
-from headway.cli.errors import LONGEST, guarded
+from headway.cli.errors import LONGEST, report_errors
 from headway.config import Special
 from headway.config.text import SentenceConfig
 from headway.data.tokenizer import Tokenizer
@@ -71,7 +71,7 @@ def test_a_closed_stderr_leaves_results_alone(
 ) -> None:
     """print() takes None for stdout: a note would stand among the results."""
     monkeypatch.setattr(sys, "stderr", None)
-    assert guarded(lambda: print("a note", file=sys.stderr) or 0, []) == 0
+    assert report_errors(lambda: print("a note", file=sys.stderr) or 0, []) == 0
     assert capsys.readouterr().out == ""
 
 
@@ -115,7 +115,7 @@ def test_a_path_that_is_too_long_is_told(capsys: pytest.CaptureFixture[str], nam
 
 
 def test_memory_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(lambda: len(torch.empty(2**60)), []) == 2
+    assert report_errors(lambda: len(torch.empty(2**60)), []) == 2
     assert "memory" in capsys.readouterr().err
 
 

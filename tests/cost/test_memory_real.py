@@ -16,7 +16,7 @@ from headway.cost.memory.traced import walked
 from headway.cost.optimiser import optimiser_state, update_bytes
 from headway.cost.setting import Setting
 from headway.models.davit import GridBlock
-from headway.nn.checkpoint import forget_activations
+from headway.nn.recompute import forget_activations
 from headway.ops.attention.kernels.sdpa import trusted
 from headway.training.objectives import Learner, total_loss
 from headway.training.optim import Optimizer

@@ -21,10 +21,10 @@ from headway.cost.time import (
 from headway.cost.time.kernels import PHASES, Grid, WeightBytes
 from headway.ops.activation import activation_price
 from headway.ops.attention.cost import Workload, softmax_operation
+from headway.ops.elementwise_prices import add_price, dropout_price, lookup_price
 from headway.ops.linear import linear_price
 from headway.ops.loss import loss_price
 from headway.ops.mask.pairs import Pairs
-from headway.ops.move import add_price, dropout_price, lookup_price
 from headway.ops.norm import norm_price
 from headway.presets import preset
 from headway.sizes import Cost, Operation, Sizes

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from headway.config.base import IGNORED
 from headway.config.train import DataConfig
-from headway.data.batch import IGNORED
 from headway.data.instructions import Dialogue, Instructions, conversations, encode_conversation
 from headway.data.tokenizer import Tokenizer
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batch import IGNORED, Batch
+from headway.config.base import IGNORED
+from headway.data.batch import Batch
 from headway.data.labelled import Labelled, LabelledText
 from headway.data.masked_text import OBJECTIVES, BertFormat, MaskedText
 from headway.data.sentences import Sentences

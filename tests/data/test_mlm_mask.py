@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.data.batch import IGNORED
+from headway.config.base import IGNORED
 from headway.data.masked_text import MlmMask
 from headway.data.tokenizer import Tokenizer
 from tests.data.texts import NOUNS, tokenizer

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers
 
-from headway.data.batch import IGNORED
+from headway.config.base import IGNORED
 from headway.data.shard_writer import build
 from headway.data.shards import TokenView
 from headway.data.source import Document

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from headway.config.base import IGNORED
 from headway.config.text import Special
 from headway.config.train import TokenizerConfig
-from headway.data.batch import IGNORED
 from headway.data.text_pairs import Seq2SeqPairs, seq2seq_special_tokens
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import train_tokenizer

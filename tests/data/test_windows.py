@@ -10,8 +10,8 @@ import torch
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers
 
+from headway.config.base import IGNORED
 from headway.data import shard_writer
-from headway.data.batch import IGNORED
 from headway.data.loader import Order, keys_of
 from headway.data.shard_writer import build
 from headway.data.shards import TokenView

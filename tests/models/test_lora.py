@@ -74,7 +74,7 @@ def test_a_source_has_adapters_of_keys_and_values() -> None:
 
 
 def test_a_row_that_is_not_finite_reaches_no_gradient_but_its_own() -> None:
-    from headway.ops.guard import careful
+    from headway.ops.nonfinite_rows import careful
 
     layer = LoraLinear(Linear(5, 7), {"query": 3, "key": 4}, ["key"], LoraConfig(rank=2)).double()
     x = torch.randn(3, 5, dtype=torch.float64)

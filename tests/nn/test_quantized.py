@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headway.config.weights import INT4, INT8, Scheme
 from headway.nn import Linear
 from headway.nn.quantized import QuantizedLinear, dequantize, pack, quantize, unpack
-from headway.ops.guard import careful
+from headway.ops.nonfinite_rows import careful
 
 SCHEMES = {
     "int8": INT8,

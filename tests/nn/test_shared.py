@@ -97,7 +97,7 @@ def test_resumed_bit_for_bit(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", config(), model=model())
     run(tmp_path / "cut", config(), until=7, model=model())
     resumed = run(tmp_path / "cut", config(), resume=True, model=model())
-    ours, theirs = (one.training.learner.model.state_dict() for one in (whole, resumed))
+    ours, theirs = (one.trainer.learner.model.state_dict() for one in (whole, resumed))
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
     kept = load_file(next((tmp_path / "whole/checkpoints").glob("step-00000011/*.safetensors")))
     assert sum(one.numel() for name, one in kept.items() if name.startswith("model/")) == parameters(model())

@@ -5,10 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.config.base import IGNORED
 from headway.config.layers import AttentionConfig, BlockConfig, FeedForwardConfig, Rotary, StackConfig
 from headway.config.text import LanguageConfig
 from headway.config.train import LoraConfig
-from headway.data.batch import IGNORED, Batch
+from headway.data.batch import Batch
 from headway.models.davit import DaViT
 from headway.models.encoder import Masked
 from headway.models.language import Language

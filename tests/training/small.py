@@ -70,5 +70,5 @@ def events(path: Path, settings: TrainConfig, **changed: object) -> list[Trainin
 
 def same(one: TrainingLoop, other: TrainingLoop) -> bool:
     """Whether two runs ended in the same state, bit for bit."""
-    mine, theirs = one.training.tensors(), other.training.tensors()
+    mine, theirs = one.trainer.tensors(), other.trainer.tensors()
     return mine.keys() == theirs.keys() and all(torch.equal(mine[name].held, theirs[name].held) for name in mine)

@@ -34,9 +34,9 @@ def test_resumed_bit_for_bit_and_frozen_parts_are_not_kept(tmp_path: Path, kind:
     whole = run(tmp_path / "whole", settings, model=frozen(kind))
     run(tmp_path / "cut", settings, until=7, model=frozen(kind))
     resumed = run(tmp_path / "cut", settings, resume=True, model=frozen(kind))
-    ours, theirs = (one.training.learner.model.state_dict() for one in (whole, resumed))
+    ours, theirs = (one.trainer.learner.model.state_dict() for one in (whole, resumed))
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
-    learnt = {name for name, one in whole.training.learner.model.named_parameters() if one.requires_grad}
+    learnt = {name for name, one in whole.trainer.learner.model.named_parameters() if one.requires_grad}
     assert learnt == {name for name, one in before.items() if not torch.equal(ours[name], one)}
     kept = load_file(next((tmp_path / "whole/checkpoints").glob("step-00000011/*.safetensors")))
     sizes = {name.split("/")[1] for name in kept} - {"updates"}

@@ -59,7 +59,7 @@ def test_a_resumed_run_is_bit_for_bit_the_one_that_was_never_stopped(tmp_path, s
     settings, (right, path) = config(**CHANGED[name]), straight(name)
     run(tmp_path, settings, until=stop)
     resumed = run(tmp_path, settings, resume=True)
-    assert resumed.training.facts.step == settings.steps
+    assert resumed.trainer.facts.step == settings.steps
     assert same(right, resumed)
     # and it wrote the same lines, each step once
     for kind in ("train", "validation"):

@@ -199,7 +199,7 @@ def test_facts_that_cannot_be_give_way_to_the_checkpoint_before(tmp_path: Path, 
     found = TrainingLoop(work(config()), RunFiles(tmp_path / "run"), World(), resume=True)
     assert found.notes[0].startswith("checkpoint step-00000006 is damaged: manifest.json ")
     assert complaint in found.notes[0] and found.notes[0].endswith("; using step-00000004")
-    assert found.training.facts.step == 4
+    assert found.trainer.facts.step == 4
 
 
 @pytest.mark.parametrize("damage", ["no slices", "no manifest", "no part"])

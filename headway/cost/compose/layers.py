@@ -19,10 +19,10 @@ from headway.ops.activation import activation_price
 from headway.ops.attention import CacheNeed, record_of
 from headway.ops.attention.cost import Workload
 from headway.ops.attention.plan import Modifiers
+from headway.ops.elementwise_prices import add_price, dropout_price, rotary_price, scale_price
 from headway.ops.linear import linear_price
 from headway.ops.mask import Mask, causal
 from headway.ops.mask.pairs import Pairs
-from headway.ops.move import add_price, dropout_price, rotary_price, scale_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, Sizes
 from headway.steps import Each

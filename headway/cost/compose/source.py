@@ -12,10 +12,10 @@ from headway.ops.activation import activation_price
 from headway.ops.attention import record_of
 from headway.ops.attention.cost import Workload
 from headway.ops.attention.plan import PLAIN
+from headway.ops.elementwise_prices import add_price, lookup_price, scale_price
 from headway.ops.linear import linear_price
 from headway.ops.loss import loss_price
 from headway.ops.mask.pairs import Pairs
-from headway.ops.move import add_price, lookup_price, scale_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, Sizes, other
 from headway.steps import Each, Sum

@@ -9,9 +9,9 @@ from headway.cost.compose.layers import check_known, entering, leaving, stack_pa
 from headway.cost.op_tree import Part, beside, leaf, series
 from headway.cost.setting import Setting
 from headway.ops.activation import activation_price
+from headway.ops.elementwise_prices import add_price, dropout_price, lookup_price, scale_price
 from headway.ops.linear import linear_price
 from headway.ops.loss import loss_price
-from headway.ops.move import add_price, dropout_price, lookup_price, scale_price
 from headway.ops.norm import norm_price
 from headway.sizes import Number, Operation, other
 from headway.steps import POSITIONS, Each, Sum

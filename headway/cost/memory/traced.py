@@ -23,7 +23,7 @@ from headway.cost.setting import Setting
 from headway.cost.trace.run_once import TraceDevice
 from headway.models import on_meta
 from headway.nn.block import Block, Stack
-from headway.nn.checkpoint import forget_activations
+from headway.nn.recompute import forget_activations
 from headway.observe.hooks import removed_after
 
 Number = int | float  # bytes of a run are whole, those of further blocks are extrapolated

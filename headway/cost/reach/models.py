@@ -146,7 +146,7 @@ def layers_of(config: Frozen, texts: Texts) -> list[LayerSets]:
         return _translation(config, texts)
     if isinstance(config, RecurrentConfig):
         return _recurrent(config, texts)
-    raise ValueError(f"{config.kind_or_name()} configures no model whose layers could be followed")
+    raise ValueError(f"{config.kind_or_name()} configures no model whose layers could be operations_are_followed")
 
 
 def _stack(part: str, config: StackConfig, texts: Texts) -> list[LayerSets]:

@@ -20,9 +20,9 @@ from torch import Tensor
 from headway.cost.time.kernels import Axes
 from headway.ops.activation import gelu_tanh
 from headway.ops.attention import attend
-from headway.ops.guard import finite
 from headway.ops.linear import gradients, linear
 from headway.ops.loss import linear_cross_entropy
+from headway.ops.nonfinite_rows import finite
 from headway.ops.norm import layer_norm
 
 Made = tuple[float, Callable[[], object]]

@@ -11,17 +11,17 @@ from torch import Tensor
 from headway.config import Spec
 from headway.config.base import LARGEST, SMALLEST
 from headway.ops.bias import Bias
-from headway.ops.guard import at_least_float32
 from headway.ops.mask import Mask, allowed
 from headway.ops.mask.kernel import kept_keys
 from headway.ops.mask.pairs import Pairs
+from headway.ops.nonfinite_rows import at_least_float32
 from headway.sizes import Sizes
 
 T = TypeVar("T")
 
 
 @runtime_checkable
-class Guarded(Protocol):
+class PassMode(Protocol):
     """The guard of a pass (`nn.context.Guard`), as far as one of its calls asks: whether it is fast or careful."""
 
     careful: bool
@@ -47,7 +47,7 @@ class Call:
     softcap: float | None = None
     parameters: Mapping[str, Tensor] = field(default_factory=dict)  # what the mechanism needs besides, by name
     total: Tensor | None = None  # what a cache holds instead of keys: of linear attention, Σ g(k) [v, 1]ᵀ before these
-    guard: "Guarded | None" = None  # of the pass that this call is a part of; None: the call guards itself
+    guard: "PassMode | None" = None  # of the pass that this call is a part of; None: the call guards itself
     shared: dict[str, Any] | None = None  # plans and tables of a pass, for all calls that differ in q, k, v alone
 
     @property

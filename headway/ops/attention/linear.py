@@ -24,10 +24,10 @@ from headway.ops.attention.kernels.eager import Row, expand, scores_of
 from headway.ops.attention.kernels.guard import guarded_call
 from headway.ops.attention.kernels.reference import reference_of
 from headway.ops.attention.mechanism import CacheNeed, Mechanism, all_pairs
-from headway.ops.guard import at_least_float32
 from headway.ops.mask import causal
 from headway.ops.mask.kernel import Kernel, choose, is_causal, kept_keys
 from headway.ops.mask.pairs import ALL, Pairs
+from headway.ops.nonfinite_rows import at_least_float32
 from headway.sizes import Cost, Number, Operation, Sizes
 from headway.steps import POSITIONS, WIDTH, Each, Product, softmax_steps
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.data.batch import IGNORED
+from headway.config.base import IGNORED
 from headway.data.labelled import Labelled, LabelledText
 from headway.data.masked_text import OBJECTIVES, MaskedText
 from headway.data.sentences import Sentences

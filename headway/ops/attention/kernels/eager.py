@@ -9,8 +9,8 @@ from torch import Tensor
 from headway.ops.attention.call import Call, learning
 from headway.ops.attention.kernels.tiles import Tile, cut_extra
 from headway.ops.bias import Bias
-from headway.ops.guard import finite
 from headway.ops.mask.pairs import ALL, Pairs
+from headway.ops.nonfinite_rows import finite
 
 # (call, q, k, parameters) -> raw scores, before cap, bias and mask
 Raw = Callable[[Call, Tensor, Tensor, Mapping[str, Tensor]], Tensor]

@@ -16,7 +16,7 @@ from torch import Tensor
 from headway.ops.attention.call import Call
 from headway.ops.attention.kernels.eager import Row
 from headway.ops.attention.kernels.reference import careful_rows
-from headway.ops.guard import finite
+from headway.ops.nonfinite_rows import finite
 
 
 def guarded_call(call: Call, fast: Callable[[Call], Tensor], row: Callable[[Call], Row]) -> Tensor:

@@ -19,7 +19,7 @@ from headway.ops.mask import Mask
 from headway.ops.mask.kernel import kept_keys, without_padding
 from headway.ops.mask.pairs import take
 from headway.ops.mask.positions import Causal, Window
-from headway.ops.values import constant, observed, real_numbers, tracing, untraced
+from headway.ops.values import constant, operations_are_followed, real_numbers, tracing, untraced
 
 
 def whole_call(call: Call, *, causal: bool, keep: Bool[Tensor, "b M"] | None) -> Tensor:
@@ -46,7 +46,7 @@ def sdpa(call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, ca
         q, scale = q * scale, 1.0
     if (
         mask is None and q.requires_grad and torch.is_grad_enabled()
-        and short_attention.serves(q, k, v, scale=scale, causal=causal) and not observed(q, k, v)
+        and short_attention.serves(q, k, v, scale=scale, causal=causal) and not operations_are_followed(q, k, v)
     ):  # fmt: skip
         return _Short.apply(q, k, v, scale, causal)[..., :value_width]
     grouped = q.shape[1] != k.shape[1]
