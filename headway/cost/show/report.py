@@ -15,7 +15,7 @@ from headway.cost.sheet import Sheet
 from headway.cost.verify import Check
 from headway.ops.activation import FLOPS as CURVES
 from headway.ops.attention.cost import PER_SCORE
-from headway.ops.norm import FLOPS as NORMS
+from headway.ops.norm import COSTS as NORMS
 from headway.render.numbers import Number, byte_size
 from headway.render.table import BYTES, SECONDS, Amount, Cell, Table, share
 from headway.sizes import Cost
@@ -228,7 +228,7 @@ def units() -> list[Table]:
 
 def _flops_of_units() -> Table:
     rows = [("one multiply-add of a matrix product", 2, "FLOPs")]
-    rows += [(f"norm: {name}", count, "FLOPs an entry") for name, count in NORMS.items() if count]
+    rows += [(f"norm: {name}", one.flops, "FLOPs an entry") for name, one in NORMS.items() if one.flops]
     rows += [(f"activation: {name}", count, "FLOPs an entry") for name, count in CURVES.items()]
     rows += [
         ("softmax: scale, maximum, subtract, exp, sum, divide", PER_SCORE, "FLOPs a score (one less without a scale)"),
