@@ -39,7 +39,9 @@ class Core(nn.Module):
         self.record = record
 
     def forward(self, call: Call) -> Float[Tensor, "B H L W"]:
-        return attend_call(call, self.record)
+        if 0 in call.q.shape or 0 in call.k.shape:  # as `attend_call` says, without a call more in every layer
+            return attend_call(call, self.record)
+        return self.record.attend(call)
 
 
 def check_mechanism(record: Mechanism, config: AttentionConfig) -> None:
@@ -199,7 +201,7 @@ class Attention(nn.Module):
         else:
             cached = cache.append(k, v, context.keep, positions.query if self_attention and given else None)
         if not isinstance(cache, TotalCache):  # that has a sum instead of keys, and no part of it is hidden
-            mask = _both(rest, None if cached.keep is None else padding(keep=cached.keep))
+            mask = rest if cached.keep is None else _both(rest, padding(keep=cached.keep))
             if self_attention and (query is None or cached.k.shape[2] > q.shape[2]):
                 positions = None if query is None else _among_all(query, cached)
             if bias is not None:
