@@ -24,7 +24,7 @@ class LinearOperation(ctypes.Structure):
 
     _fields_ = [
         *((name, _I) for name in ("weight_kind", "group", "half_scales", "norm", "activation", "reuse", "check")),
-        *(("turned", _I), ("inputs", _L), ("outputs", _L)),
+        *(("turned", _I), ("stored", _I), ("unused", _I), ("inputs", _L), ("outputs", _L)),
         *((name, _P) for name in ("weight", "scale", "minimum", "bias", "norm_weight", "norm_bias")),
         *((name, _P) for name in ("in_", "factor", "residual", "out")),
         ("eps", _F),
@@ -64,6 +64,11 @@ class LinearWeights:
     def turned(self) -> bool:
         """Whether floats lie as [I, O] in memory, as GPT-2's files have them."""
         return self.scale is None and not self.weight.is_contiguous() and self.weight.t().is_contiguous()
+
+    @property
+    def readable(self) -> bool:
+        """Whether steps can read them where they lie: floats as [O, I], those of a mapped file among them."""
+        return self.packed is None and self.scale is None and self.weight.is_contiguous()
 
     @property
     def served(self) -> bool:
@@ -148,6 +153,7 @@ class PackedLinear:
 
     def lend(self, operation: LinearOperation) -> None:
         """Its addresses for an operation of a program."""
+        operation.stored = False
         for name in ("weight", "scale", "minimum"):
             setattr(operation, name, getattr(self._operation, name))
 

@@ -1,8 +1,8 @@
 """A step program: a list of operations with their pointers, which one call runs for one token of every row.
 
-Whoever knows a model writes it down once (`Program.embed`, `linear`, `normalise`, `attend`); `seal` packs the weights
-in the order in which the kernels read them. Activations are float32 throughout; weights are float32, bfloat16, int8 or
-int4.
+Whoever knows a model writes it down once (`Program.embed`, `linear`, `normalise`, `attend`). Weights are packed in the
+order in which the kernels read them; floats after `FIRST_STEPS` steps, before which they are read where they lie, with
+the same result. Activations are float32 throughout; weights are float32, bfloat16, int8 or int4.
 """
 
 import ctypes
@@ -19,6 +19,7 @@ from headway.native.build import threads
 from headway.native.linear import Arena, LinearOperation, LinearWeights, PackedLinear, room_widths
 
 MOST_ROWS = 64
+FIRST_STEPS = 32  # one without packed weights takes two to three times as long; packing, as 60 packed ones
 _SPARE = 12  # rows of the largest group of a kernel
 _EMBED, _LINEAR, _ATTEND, _NORMALISE = range(4)
 _NORMS = {"none": 0, "layer": 1, "rms": 2}
@@ -110,7 +111,7 @@ class Program:
         self._weights: dict[int, LinearWeights] = {}
         self._alive: list[Tensor] = []  # whatever a pointer points to
         self._packed: list[PackedLinear] = []
-        self._layers = self._crossings = 0
+        self._layers = self._crossings = self._steps = 0
         self.nbytes = 0
 
     def buffer(self, width: int) -> Tensor:
@@ -182,18 +183,26 @@ class Program:
         self._operations.append(found)
 
     def seal(self) -> None:
-        """Pack the weights; afterwards the program can run, and the tensors they came from are no longer read."""
-        made = (_Operation * len(self._operations))(*self._operations)
-        own = {place: weights for place, weights in self._weights.items() if weights.packed is None}
-        arena = Arena(self._kernels, [weights.sizes(self._kernels) for weights in own.values()])
-        for place, weights in self._weights.items():
-            packed = weights.packed or PackedLinear(self._kernels, weights, arena)
-            packed.lend(made[place].of.linear)
+        """Afterwards the program can run."""
+        self._made = (_Operation * len(self._operations))(*self._operations)
+        rows, widest = MOST_ROWS + _SPARE, max(weights.inputs for weights in self._weights.values())
+        self._room = [self._keep(torch.zeros(rows, width)) for width in room_widths(widest)]
+        readable = {place: weights for place, weights in self._weights.items() if weights.readable}
+        for place, weights in readable.items():
+            op = self._made[place].of.linear
+            op.stored, op.weight = True, weights.weight.data_ptr()
+        self._pack({place: weights for place, weights in self._weights.items() if place not in readable})
+        self._weights = readable
+
+    def _pack(self, weights: dict[int, LinearWeights]) -> None:
+        """These maps are read packed from here on, and the tensors that they came from no longer."""
+        own = [one for one in weights.values() if one.packed is None]
+        arena = Arena(self._kernels, [one.sizes(self._kernels) for one in own])
+        for place, one in weights.items():
+            packed = one.packed or PackedLinear(self._kernels, one, arena)
+            packed.lend(self._made[place].of.linear)
             self._packed.append(packed)
         self.nbytes = sum(packed.nbytes for packed in self._packed)
-        self._made, self._weights = made, {}
-        rows, widest = MOST_ROWS + _SPARE, max(packed.inputs for packed in self._packed)
-        self._room = [self._keep(torch.zeros(rows, width)) for width in room_widths(widest)]
 
     def run(self, tokens: Tensor, positions: Tensor, caches: Caches, source: Caches | None = None) -> Tensor | None:
         """The result for one token of every row, whose keys and values are then in column `columns` of the caches.
@@ -217,6 +226,10 @@ class Program:
             setattr(step, name, value)
         with self._lock:  # the buffers serve one call at a time
             last.out = out.data_ptr()
+            if self._weights and self._steps >= FIRST_STEPS:
+                self._pack(self._weights)
+                self._weights = {}
+            self._steps += 1
             finite = self._kernels.headway_step(self._made, _L(len(self._made)), ctypes.byref(step))
         return out if finite else None
 

@@ -20,6 +20,7 @@ from headway.presets.bert import bert
 from headway.presets.gpt2 import gpt2
 from headway.presets.llama import llama
 from tests.fresh import fresh
+from tests.processes import Processes
 
 TINY = gpt2(width=22, layers=2, heads=2).model_copy(update={"vocabulary": 53, "length": 19})
 
@@ -334,6 +335,57 @@ def _anonymous(config: Any, place: Path, saved: Path) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     return {name: float(ratio) for name, ratio in map(str.split, done.stdout.splitlines())}
+
+
+DECODE = """
+import os, sys, time, torch, headway
+def wait_for(path):
+    until = time.monotonic() + 60
+    while not os.path.exists(path):
+        assert time.monotonic() < until, path
+        time.sleep(0.005)
+def of_file(name):
+    # What this process has of the weights' mapping, and how much of that it does not share, in kB.
+    total = {"Rss": 0, "Pss": 0, "Private_Dirty": 0}
+    inside = False
+    for line in open("/proc/self/smaps"):
+        key, *rest = line.split()
+        if not key.endswith(":"):
+            inside = line.rstrip().endswith(name)
+        elif inside and key[:-1] in total:
+            total[key[:-1]] += int(rest[0])
+    return total
+def anonymous():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+before = anonymous()
+model = headway.load(sys.argv[1]).model
+headway.generate(model, [[5, 7, 11]], max_new_tokens=12, min_new_tokens=12)
+print("ready", flush=True)
+open(sys.argv[2] + ".ready", "w").close()
+wait_for(sys.argv[3] + ".ready")
+found = of_file("model.safetensors")
+open(sys.argv[2] + ".done", "w").close()
+wait_for(sys.argv[3] + ".done")
+weights = sum(p.nbytes for p in model.parameters()) / 1024
+print(weights, anonymous() - before, found["Rss"], found["Pss"], found["Private_Dirty"])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="reads /proc")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_two_processes_that_decode_share_one_copy_of_the_weights(
+    processes: Processes, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    config = llama(width=512, layers=4, heads=8, kv_heads=2, hidden=2048, vocabulary=8009, length=64)
+    headway.save(fresh(config).to(dtype), tmp_path / "model")
+    pair = [str(tmp_path / name) for name in ("one", "two")]
+    children = [processes.start(DECODE, str(tmp_path / "model"), mine, other) for mine, other in (pair, pair[::-1])]
+    for child in children:
+        assert child.wait() == 0, child.stderr
+        weights, anonymous, mapped, share, written = map(float, child.stdout.split()[1:])
+        assert mapped > 0.8 * weights and written == 0
+        assert share < 0.6 * mapped  # each page counts for half in either process
+        assert anonymous < 0.6 * weights  # queries, keys and values; caches; buffers: no second copy
 
 
 def test_what_is_written_into_a_loaded_model_stays_out_of_its_file(tmp_path: Path) -> None:

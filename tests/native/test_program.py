@@ -86,6 +86,26 @@ def test_a_linear_map(kind: str, rows: int, outputs: int, inputs: int, bias: boo
             assert torch.equal(run(program, x[row : row + 1], buffer), found[row : row + 1])  # pyright: ignore
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_as_they_are_stored_give_what_packed_ones_give(
+    kernels: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, however many rows there are; nothing is packed in a short run."""
+    monkeypatch.setattr("headway.native.program.FIRST_STEPS", 2)
+    library = build.load(kernels)
+    for rows, outputs, inputs in [(1, 67, 97), (5, 31, 16), (29, 130, 35), (13, 1, 3)]:
+        program = Program(library)
+        buffer = program.buffer(inputs)
+        program.linear(LinearWeights(torch.randn(outputs, inputs).to(dtype)), buffer, None)
+        program.seal()
+        x = torch.randn(rows, inputs)
+        found = []
+        for step in range(4):
+            found.append(run(program, x, buffer))
+            assert (program.nbytes > 0) == (step >= 2)
+        assert all(torch.equal(found[0], one) for one in found[1:])
+
+
 @pytest.mark.parametrize("kind", ["int8", "int8 4 float32", "int4 8", "int4 32 float32 minimum"])
 def test_rows_of_any_size_keep_their_precision(kernels: str, kind: str) -> None:
     """Each row has a step of its own: one that is tiny, huge, constant or has an outlier costs no other row a bit."""

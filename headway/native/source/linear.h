@@ -62,6 +62,8 @@ static inline void write(const vf (&sum)[R][2], float* out) {
 static inline vf load_weight(const float* p) { return load(p); }
 static inline vf load_weight(const uint16_t* p) { return load_bfloat16(p); }
 static inline vf load_weight(const int8_t* p) { return load_int8(p); }
+static inline float as_float(float x) { return x; }
+static inline float as_float(uint16_t x) { return from_bfloat16(x); }
 
 // Σ over inputs from ... to of a panel's weights and a group's entries, added to `sum`.
 template <int R, class Weight>
@@ -89,6 +91,44 @@ static void float_product(const Weight* panel, const float* x, int64_t inputs, f
     vf sum[R][2];
     clear<R>(sum);
     add_inputs<R>(sum, panel, x, 0, inputs);
+    write<R>(sum, out);
+}
+
+// `count` inputs from `first` on of a panel of `stored` weights, as floats [W][PANEL]. What stands behind the last output is
+// that output again.
+template <class Weight>
+static inline void turn_block(const Linear& op, int64_t panel, int64_t first, int count, float* block) {
+    const Weight* weight = static_cast<const Weight*>(op.weight) + panel * PANEL * op.inputs;
+    int64_t outputs = op.outputs - panel * PANEL;
+    // The next panel's weights, one line after the other: memory gives them twice as fast as in PANEL streams.
+    const char* next = reinterpret_cast<const char*>(weight + PANEL * (op.inputs + first));
+    for (size_t at = 0; at < PANEL * W * sizeof(Weight); at += 64) __builtin_prefetch(next + at);
+    auto row = [&](int lane) { return weight + (lane < outputs ? lane : outputs - 1) * op.inputs + first; };
+    if (count < W) {
+        for (int lane = 0; lane < PANEL; lane++)
+            for (int i = 0; i < count; i++) block[i * PANEL + lane] = as_float(row(lane)[i]);
+        return;
+    }
+    for (int half = 0; half < 2; half++) {
+        vf x[W];
+#pragma GCC unroll 16
+        for (int lane = 0; lane < W; lane++) x[lane] = load_weight(row(half * W + lane));
+        transpose(x);
+#pragma GCC unroll 16
+        for (int i = 0; i < W; i++) store(block + i * PANEL + half * W, x[i]);
+    }
+}
+// In the order in which packed weights are multiplied, so that the result has the same bits.
+template <int R, class Weight>
+static void stored_product(const Linear& op, int64_t panel, const float* x, float* out) {
+    alignas(64) float block[W * PANEL];
+    vf sum[R][2];
+    clear<R>(sum);
+    for (int64_t first = 0; first < op.inputs; first += W) {
+        int count = op.inputs - first < W ? static_cast<int>(op.inputs - first) : W;
+        turn_block<Weight>(op, panel, first, count, block);
+        for (int i = 0; i < count; i++) add_products<R>(sum, load(block + i * PANEL), load(block + i * PANEL + W), x + (first + i) * R);
+    }
     write<R>(sum, out);
 }
 
@@ -126,6 +166,10 @@ static void scaled_product(const Linear& op, int64_t panel, const PackedRows& ro
 
 template <int R>
 static void panel_product(const Linear& op, int64_t panel, const PackedRows& rows, float* out) {
+    if (op.stored) {
+        if (op.weight_kind == FLOAT32) return stored_product<R, float>(op, panel, rows.entries, out);
+        return stored_product<R, uint16_t>(op, panel, rows.entries, out);
+    }
     const char* weight = static_cast<const char*>(op.weight) + panel * panel_bytes(op);
     switch (op.weight_kind) {
         case FLOAT32:

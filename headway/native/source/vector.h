@@ -56,6 +56,35 @@ static inline float largest(vf x) {
     return found;
 }
 
+// a0 b0 a1 b1 ... of the first halves of a and b, and of their second halves.
+static inline void interleave(vf a, vf b, vf& first, vf& second) {
+#if defined(__AVX512F__)
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    first = _mm512_permutex2var_ps(a, low, b);
+    second = _mm512_permutex2var_ps(a, _mm512_add_epi32(low, _mm512_set1_epi32(8)), b);
+#elif defined(__AVX2__)
+    __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+    first = _mm256_permute2f128_ps(low, high, 0x20);
+    second = _mm256_permute2f128_ps(low, high, 0x31);
+#else
+    for (int i = 0; i < W; i++) {
+        first[i] = (i % 2 ? b : a)[i / 2];
+        second[i] = (i % 2 ? b : a)[(W + i) / 2];
+    }
+#endif
+}
+// W vectors become the columns that they make: log2(W) times, each of the first half is interleaved with one of the second.
+static inline void transpose(vf (&x)[W]) {
+    vf y[W];
+#pragma GCC unroll 4
+    for (int step = 1; step < W; step *= 2) {
+#pragma GCC unroll 8
+        for (int i = 0; i < W / 2; i++) interleave(x[i], x[i + W / 2], y[2 * i], y[2 * i + 1]);
+#pragma GCC unroll 16
+        for (int i = 0; i < W; i++) x[i] = y[i];
+    }
+}
+
 // e^x = 2^n e^r, n whole and |r| <= ln(2)/2, e^r by its series up to r^7/7!. Below -87.3 it is 0, from 88.37 (where n
 // would be 128) inf; NaN stays.
 static inline vf exp(vf x) {

@@ -1,4 +1,6 @@
 // The weights of a linear map as the kernels read them: panels of PANEL outputs, packed once.
+// Floats that lie as [outputs, inputs] can be read where they are (`stored`) and are then put in that order block by block,
+// so that a short run need not copy a file that is mapped.
 //
 // Floats and whole numbers that become floats: all outputs of input 0, of input 1, ... Whole numbers that are multiplied as
 // such (`integer.h`): four inputs of each output together.
@@ -73,9 +75,9 @@ struct Nibbles {
 // One linear map as the program has it. Rows of `in` are normalised where `norm` says so; then
 // out = residual + factor * activation(in W^T + bias), each where it is given.
 struct Linear {
-    int32_t weight_kind, group, half_scales, norm, activation, reuse, check, turned;
+    int32_t weight_kind, group, half_scales, norm, activation, reuse, check, turned, stored, unused;
     int64_t inputs, outputs;
-    const void* weight;  // packed, as are scale and minimum
+    const void* weight;  // packed unless `stored`, as are scale and minimum
     const void* scale;
     const void* minimum;
     const float *bias, *norm_weight, *norm_bias;
