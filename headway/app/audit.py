@@ -69,8 +69,9 @@ def _text(found: OpenModel, subject: AdaptedModel, data: str) -> dict[str, Tenso
     """The beginning of a file as rows of tokens."""
     if found.tokenizer is None or subject.adapter.inputs != "tokens":
         raise ValueError(f"{found.name} has no tokenizer to read {data} with: leave --data out for random inputs")
-    ids = found.tokenizer.encode(beginning(Path(data), size=64 * ITEMS * LENGTH))
-    if not ids:
+    text = beginning(Path(data), size=64 * ITEMS * LENGTH)
+    ids = found.tokenizer.encode(text)
+    if not ids or not text.strip():  # of no text there are special tokens still
         raise ValueError(f"{data} is empty: there is no text in it to look at")
     length = fit_length(subject.adapter, LENGTH)
     rows = min(ITEMS, len(ids) // length)

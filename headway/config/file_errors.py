@@ -33,6 +33,24 @@ def errors_of(path: object) -> Iterator[None]:
 
 
 @contextmanager
+def refusals_of(path: object) -> Iterator[None]:
+    """The same, where what a file says is refused in sentences that do not name it.
+
+    >>> with refusals_of("config.json"):
+    ...     raise ValueError("headway has no activation 3")
+    Traceback (most recent call last):
+    ValueError: config.json: headway has no activation 3
+    """
+    try:
+        with errors_of(path):
+            yield
+    except ValueError as error:
+        if type(error) is not ValueError or str(path) in str(error):
+            raise
+        raise ValueError(f"{path}: {error}") from error
+
+
+@contextmanager
 def errors_of_library(path: object, what: str) -> Iterator[None]:
     """The same around a library that reads the file itself, and raises Exception or a panic of Rust's.
 

@@ -96,6 +96,8 @@ def _decoded(file: BinaryIO, path: str | Path) -> Any:
             picture = image.open(file, formats=FORMATS)
     except image.DecompressionBombError:
         raise ValueError(f"it has more than {PIXELS:,} pixels") from None
+    except image.UnidentifiedImageError:
+        raise ValueError(f"it is none of {', '.join(FORMATS)}") from None
     check_pixels(picture.height, picture.width, "it", os.fstat(file.fileno()).st_size)
     return picture
 

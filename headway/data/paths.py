@@ -47,7 +47,7 @@ def _find(place: str) -> Iterable[DataFile]:
     path = Path(os.path.expanduser(place))
     if builtin_data.known(place):
         return [DataFile(place, None)]
-    if place == "-" or path.is_file() or path.is_fifo():
+    if place == "-" or (path.exists() and not path.is_dir()):  # what is no regular file is refused where it is opened
         return [DataFile(name_of(path), path)]
     return _inside(path) if path.is_dir() else _matching(place, path)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Frozen
-from headway.config.file_errors import errors_of
+from headway.config.file_errors import errors_of, refusals_of
 from headway.config.generation import GenerationDefaults, settings_of
 from headway.config.model import ModelConfig
 from headway.config.run_files import is_run
@@ -308,7 +308,7 @@ def _directory(path: str | Path) -> Path:
 
 
 def _understood(family: Family, config: Mapping[str, Any], names: Mapping[str, str], directory: Path) -> ModelConfig:
-    with errors_of(directory / "config.json"):
+    with refusals_of(directory / "config.json"):
         return family.read(config, frozenset(names))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from headway.config import Frozen, nearest
-from headway.config.file_errors import errors_of
+from headway.config.file_errors import errors_of, refusals_of
 from headway.config.importing import import_named, split_name
 from headway.config.run_files import is_run
 from headway.config.text import SentenceConfig
@@ -123,7 +123,7 @@ class Directory:
         if self.weights:
             with Store(self.folder) as store:
                 names = tuple(store.headers)
-        with errors_of(self.folder / "config.json"):
+        with refusals_of(self.folder / "config.json"):
             found = family.read(said, frozenset(map(family.canonical, names)))
         if names:
             check_depth(found, names, self.folder)

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from headway import build
 from headway.cli import main
+from headway.config.train import TokenizerConfig
+from headway.data.tokenizer_training import train_tokenizer
 from headway.hub.save import save
 from tests.app.runs_by_hand import make_run
 from tests.cost.tiny import MODELS as TINY
@@ -86,6 +89,15 @@ def test_health_of_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert "entropy" in out and "healthy" in out
     out, _ = audited(capsys, "eecs-layer", "--health", "--json", "--html", "h.html")
     assert json.loads(out)["heads"] and "entropy" in Path("h.html").read_text()
+
+
+def test_of_a_file_without_text_there_is_nothing_to_look_at(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its spaces, or the special tokens around nothing, are tokens all the same."""
+    tokenizer = train_tokenizer(["a few words"], TokenizerConfig(kind="byte"), task="language")
+    save(build("gpt2", layers=1, width=8, heads=2, length=5, vocabulary=257), "small", tokenizer=tokenizer)
+    Path("blank.txt").write_text(" \n" * 9)
+    _, err = audited(capsys, "small", "--health", "--data", "blank.txt", code=2)
+    assert "blank.txt is empty: there is no text in it to look at" in err
 
 
 def test_of_a_run_the_report_shows_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

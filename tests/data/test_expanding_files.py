@@ -20,6 +20,7 @@ from headway.config.size_limits import PIXELS
 from headway.config.vision import Images
 from headway.data.image import open_picture, read_pixels
 from headway.data.image_files import read_arrays
+from headway.data.source import documents
 from headway.hub.families.image_processor import images_of
 
 LIMITED = """
@@ -201,7 +202,9 @@ def test_a_picture_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert shutil.which("gs") == str(program)
     (tmp_path / "x.png").write_bytes(EPS)
-    with pytest.raises(ValueError, match=r"x\.png cannot be read as a picture"):
+    with pytest.raises(
+        ValueError, match=r"x\.png cannot be read as a picture: it is none of PNG, JPEG, BMP, GIF, WEBP, TIFF, PPM"
+    ):
         open_picture(tmp_path / "x.png", 3)
     assert not trace.exists()
 
@@ -222,6 +225,7 @@ def test_no_picture_or_array_is_waited_for(tmp_path: Path, make: Callable[[Path]
         lambda: open_picture(tmp_path / "a.png"),
         lambda: read_arrays(tmp_path / "a.npz"),
         lambda: read_arrays(tmp_path / "a.npy"),
+        lambda: list(documents([str(tmp_path / "a.npy")])),
     ):
         with pytest.raises(ValueError, match="and a regular file is expected"):
             read()
