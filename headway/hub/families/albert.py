@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.config.text import MaskedConfig
 from headway.hub.families.bert import DEFAULTS, OUTSIDE, SWITCHES, read_sizes, under, write_sizes
-from headway.hub.families.common import architecture_of, refuse, unfit
+from headway.hub.families.common import architecture_of, refuse, types_of, unfit
 from headway.hub.families.encoder_heads import architecture as architecture_with
 from headway.hub.families.encoder_heads import both, has, head_rows, read_heads, write_heads
 from headway.hub.family import Entry, Family, Table, Tied
@@ -82,7 +82,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
     return albert(
         embedding_width=c["embedding_size"],
         length=c["max_position_embeddings"],
-        types=c["type_vocab_size"],
+        types=types_of(c),
         pooler="classes" in found or adjacent or has(names, "albert.pooler."),
         words=words,
         adjacent=adjacent,

@@ -11,6 +11,7 @@ from headway.hub.families.common import (
     refuse,
     special_of,
     special_to,
+    types_of,
     unfit,
 )
 from headway.hub.families.encoder_heads import architecture as architecture_with
@@ -119,7 +120,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
     c, heads = DEFAULTS | dict(config), _heads(config, names)
     if heads["words"]:
         refuse(config, {"tie_word_embeddings": True})
-    return bert(**read_sizes(c), length=c["max_position_embeddings"], types=c["type_vocab_size"], **heads)
+    return bert(**read_sizes(c), length=c["max_position_embeddings"], types=types_of(c), **heads)
 
 
 def read_sizes(config: Mapping[str, Any]) -> dict[str, Any]:

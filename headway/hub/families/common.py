@@ -54,6 +54,13 @@ def layers_of(config: Mapping[str, Any]) -> int:
     return check_size(config["num_hidden_layers"], LAYERS, "a stack of layers")
 
 
+def types_of(config: Mapping[str, Any]) -> int:
+    """How many kinds of sentences are told apart, in the layouts that have a table of them."""
+    if config["type_vocab_size"] == 0:
+        raise ValueError("type_vocab_size says 0, and this layout has a table of one kind of sentence at least")
+    return config["type_vocab_size"]
+
+
 def special_of(config: Mapping[str, Any]) -> Special:
     """Begin, end, padding and start tokens; several end tokens may be given."""
     end = config.get("eos_token_id")

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.config.text import MaskedConfig
 from headway.hub.families.bert import DEFAULTS, LAYER, OUTSIDE, SWITCHES, read_sizes, under, write_sizes
-from headway.hub.families.common import architecture_of, refuse
+from headway.hub.families.common import architecture_of, refuse, types_of
 from headway.hub.families.encoder_heads import architecture as architecture_with
 from headway.hub.families.encoder_heads import both, has, head_rows, read_heads, write_heads
 from headway.hub.family import Entry, Family, Table, Tied, expand
@@ -66,7 +66,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
     return electra(
         embedding_width=c["embedding_size"],
         length=c["max_position_embeddings"],
-        types=c["type_vocab_size"],
+        types=types_of(c),
         words=words,
         replaced=has(names, "discriminator_predictions.") or promised == "ElectraForPreTraining",
         **read_sizes(c),

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.config.text import MaskedConfig
 from headway.hub.families.bert import DEFAULTS, LAYER, OUTSIDE, POOLER, SWITCHES, read_sizes, under, write_sizes
-from headway.hub.families.common import architecture_of, refuse
+from headway.hub.families.common import architecture_of, refuse, types_of
 from headway.hub.families.encoder_heads import architecture as architecture_with
 from headway.hub.families.encoder_heads import both, has, head_rows, read_heads, write_heads
 from headway.hub.family import Entry, Family, Table, Tied, expand
@@ -60,7 +60,7 @@ def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
         refuse(config, {"tie_word_embeddings": True})
     made = roberta(
         family=family,
-        types=c["type_vocab_size"],
+        types=types_of(c),
         pooler="classes" in found or has(names, "roberta.pooler."),
         words=words,
         **read_sizes(c),
