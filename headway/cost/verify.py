@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.config.base import sides
+from headway.config.model import ModelConfig
+from headway.config.text import RecurrentConfig, SentenceConfig
 from headway.cost.compose import price_tree
 from headway.cost.input_lengths import writes
 from headway.cost.memory import cache_bytes
@@ -35,28 +37,30 @@ def real_inputs(config: Any, setting: Setting, *, seed: int = 0) -> tuple[Tensor
     >>> [tuple(one.shape) for one in real_inputs(preset("t5-small"), Setting(batch=2, length=5, source=7))]
     [(2, 7), (2, 5)]
     """
-    kind, batch = config.kind_or_name(), setting.batch
+    batch = setting.batch
     draw = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, setting.dtype)
 
     def tokens(length: int, vocabulary: int) -> Tensor:
         return torch.randint(vocabulary, (batch, length), generator=draw)
 
-    if kind == "seq2seq":
-        return tokens(setting.source_length, config.vocabulary), tokens(setting.length, config.outputs)
-    if kind == "recurrent":
-        return tokens(setting.source_length, config.source_vocabulary), tokens(setting.length, config.vocabulary)
-    if kind in ("vision", "davit"):
-        return (torch.randn(batch, config.channels, *sides(config.image), generator=draw).to(dtype),)
-    if kind == "clip":
-        vision = config.vision
-        images = torch.randn(batch, vision.channels, *sides(vision.image), generator=draw).to(dtype)
-        return images, tokens(setting.length, config.vocabulary)
-    if kind == "vectors":
-        return (torch.randn(batch, setting.length, config.width, generator=draw).to(dtype),)
-    if kind in ("language", "classifier", "masked", "sentence"):
-        return (tokens(setting.length, config.encoder.vocabulary if kind == "sentence" else config.vocabulary),)
-    raise ValueError(f"what a {kind} model reads is not known")
+    if not isinstance(config, ModelConfig):
+        raise ValueError(f"what a {config.kind_or_name()} model reads is not known")
+    size: Any = config
+    if config.reads == "source":
+        first, second = (
+            (size.source_vocabulary, size.vocabulary)
+            if isinstance(config, RecurrentConfig)
+            else (size.vocabulary, size.outputs)
+        )
+        return tokens(setting.source_length, first), tokens(setting.length, second)
+    if config.reads == "vectors":
+        return (torch.randn(batch, setting.length, size.width, generator=draw).to(dtype),)
+    if config.reads in ("images", "images and tokens"):
+        pictured = size if config.reads == "images" else size.vision
+        images = torch.randn(batch, pictured.channels, *sides(pictured.image), generator=draw).to(dtype)
+        return (images,) if config.reads == "images" else (images, tokens(setting.length, size.vocabulary))
+    return (tokens(setting.length, size.encoder.vocabulary if isinstance(config, SentenceConfig) else size.vocabulary),)
 
 
 Found = tuple[str, int | float, int | float, str]
