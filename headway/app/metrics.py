@@ -33,10 +33,10 @@ from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_training import literal
 from headway.data.windows import Strided
 from headway.hub.load import Loaded
-from headway.training.objectives import embed as nearest
-from headway.training.objectives import language as next_token
-from headway.training.objectives import masked as hidden_words
-from headway.training.objectives import seq2seq as next_target_token
+from headway.training.objectives import contrastive_loss as nearest
+from headway.training.objectives import language_loss as next_token
+from headway.training.objectives import masked_loss as hidden_words
+from headway.training.objectives import seq2seq_loss as next_target_token
 from headway.training.tasks.encoder import whole
 from headway.training.trainer import by_size
 

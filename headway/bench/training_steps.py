@@ -33,7 +33,7 @@ from headway.data.tokenizer_training import train_tokenizer
 from headway.data.windows import Windows
 from headway.hub import save
 from headway.models import build
-from headway.training.objectives import Learner, language, total_loss
+from headway.training.objectives import Learner, language_loss, total_loss
 from headway.training.optim import Optimizer
 from headway.training.trainer import keep_memory
 
@@ -61,7 +61,7 @@ def contender(name: str, size: GPTSize, dtype: torch.dtype) -> Callable[[], Tens
 
 def headway_step(model: nn.Module) -> Callable[[Inputs], Tensor]:
     """A batch in, one step, and its loss out."""
-    learner = Learner(model, language)
+    learner = Learner(model, language_loss)
     optimizer = Optimizer(learner.named_parameters(), OPTIM, master=next(model.parameters()).dtype == torch.bfloat16)
 
     def step(inputs: Inputs) -> Tensor:

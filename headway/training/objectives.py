@@ -88,7 +88,7 @@ def unused_heads(model: Masked, like: Tensor) -> Float[Tensor, ""]:
     return torch.stack(parts).sum() if parts else like.new_zeros(())
 
 
-def language(model: Language | OwnModule, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+def language_loss(model: Language | OwnModule, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """Windows of a text; with `lengths`, documents one after the other in one row, each of which sees itself alone."""
     total, right = model.cross_entropy(read_windows(model, inputs), inputs["targets"], smoothing=smoothing)
     return LossSums({"loss": total}, {"loss": right})
@@ -101,7 +101,7 @@ def read_windows(model: Any, inputs: Mapping[str, Tensor]) -> Float[Tensor, "B L
     return model.hidden_states(tokens, positions=restarting(lengths)[None], mask=packed(lengths.tolist()))
 
 
-def preferred(
+def preference_loss(
     model: Language, inputs: Mapping[str, Tensor], *, reference: Language | None, beta: float, smoothing: float = 0.0
 ) -> LossSums:
     """Σ -log σ(m) over pairs, the chosen rows first (DPO: arXiv:2305.18290).
@@ -129,7 +129,7 @@ def answers(model: Language, inputs: Mapping[str, Tensor]) -> Float[Tensor, " B"
     return found.new_zeros(len(targets)).index_add(0, rows, found)
 
 
-def taught(
+def distillation_loss(
     model: Language,
     inputs: Mapping[str, Tensor],
     *,
@@ -143,7 +143,7 @@ def taught(
     Both read the same tokens, and differ where a target is asked for.
     """
     if not model.training:
-        return language(model, inputs)
+        return language_loss(model, inputs)
     hidden, targets = read_windows(model, inputs), inputs["targets"]
     total, right = model.cross_entropy(hidden, targets, smoothing=smoothing)
     with torch.no_grad():
@@ -163,7 +163,7 @@ def restarting(lengths: Int[Tensor, " N"]) -> Int[Tensor, " T"]:
     return torch.arange(len(starts), device=lengths.device) - starts
 
 
-def seq2seq(model: Seq2Seq | Recurrent, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+def seq2seq_loss(model: Seq2Seq | Recurrent, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """The sum over real tokens of the target; padding does not go through the head."""
     source_keep, target_keep = _needed(inputs["source_keep"]), _needed(inputs["target_keep"])
     if isinstance(model, Recurrent):
@@ -181,7 +181,7 @@ def _needed(keep: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"] | None:
     return None if bool(keep.all()) else keep
 
 
-def masked(
+def masked_loss(
     model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0, names: Sequence[str] | None = None
 ) -> LossSums:
     """Sums of -log p over hidden words and over the rows of each question; `names`: those in use, or all heads'."""
@@ -205,7 +205,7 @@ def _heads(model: Masked) -> list[str]:
     return [name for name, has in zip(OBJECTIVES, (c.words, c.adjacent, c.inverted, c.inference), strict=True) if has]
 
 
-def classify(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+def classification_loss(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """Σ -log p of the right classes."""
     if model.config.outcome != "one":
         raise ValueError(f"a classifier with outcome={model.config.outcome!r} is not trained here, only one with 'one'")
@@ -215,7 +215,7 @@ def classify(model: Masked, inputs: dict[str, Tensor], *, smoothing: float = 0.0
     return LossSums({"loss": loss + unused_heads(model, hidden)}, {"loss": hits})
 
 
-def classify_last(model: DecoderClassifier, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+def last_token_class_loss(model: DecoderClassifier, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """The same of a decoder, which reads a text's class from its last token."""
     if model.config.outcome != "one":
         raise ValueError(f"a classifier with outcome={model.config.outcome!r} is not trained here, only one with 'one'")
@@ -228,7 +228,7 @@ def classify_last(model: DecoderClassifier, inputs: dict[str, Tensor], *, smooth
 TEMPERATURE = 0.05
 
 
-def embed(model: SentenceEncoder, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+def contrastive_loss(model: SentenceEncoder, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """Both directions; pairs that share a text (`same`) are no negatives of one another."""
     if smoothing:
         raise ValueError(f"smoothing={smoothing:g} has no meaning for twins among negatives: leave it at 0")
@@ -264,7 +264,7 @@ def info_nce(
     return (ways[0] + ways[1]) / 2, (forth.argmax(-1) == right).sum()
 
 
-def images(model: Vision | DaViT, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
+def image_loss(model: Vision | DaViT, inputs: Mapping[str, Tensor], *, smoothing: float = 0.0) -> LossSums:
     """Σ -log p of the right classes."""
     hidden = model.hidden_states(inputs["images"])
     total, right = model.cross_entropy(hidden, inputs["label"], smoothing=smoothing)

@@ -23,7 +23,7 @@ from headway.data.batch import Batch
 from headway.presets.gpt2 import gpt2
 from headway.training.distributed import World
 from headway.training.loop import TrainingEvent
-from headway.training.objectives import TrainingSetup, language
+from headway.training.objectives import TrainingSetup, language_loss
 from tests.app.machine_by_hand import RATE, machine, remember
 from tests.app.runs_by_hand import make_run
 from tests.render.parsed import Parsed
@@ -75,7 +75,7 @@ def test_muon_by_hand() -> None:
 
 def work(task: str, train: Any = None, **settings: Any) -> TrainingSetup:
     return TrainingSetup(
-        TrainConfig(**{"task": task, **settings}), SimpleNamespace(config=MODEL), language, train or Rows()
+        TrainConfig(**{"task": task, **settings}), SimpleNamespace(config=MODEL), language_loss, train or Rows()
     )
 
 

@@ -29,7 +29,15 @@ from headway.presets.encoders import albert
 from headway.presets.seeds import bare_block, ttic_layer, udl_channels
 from headway.presets.seq2seq import bart, marian, t5
 from headway.presets.vision import vit
-from headway.training.objectives import LossSums, classify, embed, images, language, masked, seq2seq
+from headway.training.objectives import (
+    LossSums,
+    classification_loss,
+    contrastive_loss,
+    image_loss,
+    language_loss,
+    masked_loss,
+    seq2seq_loss,
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def llama(*, attention: dict[str, Any] | None = None, feedforward: dict[str, Any
 
 def of_language(config: Any, batch: int = 3, length: int = 37) -> Case:
     inputs = {name: ints(batch, length, below=config.vocabulary) for name in ("tokens", "targets")}
-    return Case(config, language, inputs, ("tokens",), Setting(batch=batch, length=length))
+    return Case(config, language_loss, inputs, ("tokens",), Setting(batch=batch, length=length))
 
 
 def of_masked(config: Any, batch: int = 3, length: int = 37, asked: int = 11) -> Case:
@@ -78,11 +86,11 @@ def of_masked(config: Any, batch: int = 3, length: int = 37, asked: int = 11) ->
     }  # fmt: skip
     if config.classes:
         inputs["label"] = ints(batch, below=config.classes)
-        return Case(config, classify, inputs, ("tokens",), Setting(batch=batch, length=length))
+        return Case(config, classification_loss, inputs, ("tokens",), Setting(batch=batch, length=length))
     words = ints(batch, length, below=config.vocabulary)
     words[:, asked:] = -100
     setting = Setting(batch=batch, length=length, logits=asked)
-    return Case(config, masked, {**inputs, "words": words}, ("tokens",), setting)
+    return Case(config, masked_loss, {**inputs, "words": words}, ("tokens",), setting)
 
 
 def of_source(config: Any, batch: int = 3, source: int = 41, length: int = 37) -> Case:
@@ -93,14 +101,14 @@ def of_source(config: Any, batch: int = 3, source: int = 41, length: int = 37) -
         "targets": ints(batch, length, below=outputs), "source_keep": torch.ones(batch, source, dtype=torch.bool),
         "target_keep": torch.ones(batch, length, dtype=torch.bool),
     }  # fmt: skip
-    return Case(config, seq2seq, inputs, ("source", "target"), Setting(batch=batch, length=length, source=source))
+    return Case(config, seq2seq_loss, inputs, ("source", "target"), Setting(batch=batch, length=length, source=source))
 
 
 def of_images(config: Any, batch: int = 3) -> Case:
     shape = (batch, config.channels, *sides(config.image))
     drawn = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     inputs = {"images": drawn, "label": ints(batch, below=config.classes)}
-    return Case(config, images, inputs, ("images",), Setting(batch=batch, length=1))
+    return Case(config, image_loss, inputs, ("images",), Setting(batch=batch, length=1))
 
 
 def of_sentences(config: Any, batch: int = 5, length: int = 23) -> Case:
@@ -110,7 +118,7 @@ def of_sentences(config: Any, batch: int = 5, length: int = 23) -> Case:
         "same": torch.zeros(batch, batch, dtype=torch.bool),
         "plain": ints(batch, length, below=config.encoder.vocabulary),
     }  # fmt: skip
-    return Case(config, embed, inputs, ("plain",), Setting(batch=batch, length=length))
+    return Case(config, contrastive_loss, inputs, ("plain",), Setting(batch=batch, length=length))
 
 
 def of_vectors(config: Any, batch: int = 3, length: int = 37) -> Case:

@@ -19,7 +19,7 @@ from headway.presets.bert import bert
 from headway.presets.seq2seq import t5
 from headway.presets.vision import davit
 from headway.training.freeze import freeze
-from headway.training.objectives import LossSums, language
+from headway.training.objectives import LossSums, language_loss
 
 VOCABULARY, LENGTH, HEADS = 23, 11, 4
 
@@ -128,9 +128,9 @@ def seen(model: DaViT, inputs: dict[str, Tensor], *, smoothing: float = 0.0) -> 
 
 
 OBJECTIVES = {
-    "gpt": language,
-    "lora": language,
-    "frozen": language,
+    "gpt": language_loss,
+    "lora": language_loss,
+    "frozen": language_loss,
     "bert": masked_words,
     "t5": translated,
     "davit": seen,

@@ -11,7 +11,7 @@ from headway.data.batch import Batch
 from headway.presets.sized import sized_language
 from headway.training.distributed import World
 from headway.training.loop import TrainingEvent, TrainingLoop
-from headway.training.objectives import TrainingSetup, language
+from headway.training.objectives import TrainingSetup, language_loss
 from tests.fresh import fresh
 
 VOCABULARY, LENGTH = 13, 7
@@ -46,7 +46,7 @@ def work(settings: TrainConfig, **changed: object) -> TrainingSetup:
     choice = ModelChoice(layers=2, width=12, heads=3, dropout=0.2)
     model = fresh(sized_language(choice, vocabulary=VOCABULARY, length=LENGTH), seed=3)
     given: dict[str, object] = dict(
-        config=settings, model=model, objective=language, train=Counting(), validation=Counting(5)
+        config=settings, model=model, objective=language_loss, train=Counting(), validation=Counting(5)
     )
     return TrainingSetup(**{**given, **changed})  # type: ignore[arg-type]
 

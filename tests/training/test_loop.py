@@ -18,7 +18,7 @@ from headway.data.batch import Batch
 from headway.data.loader import Loader, Order
 from headway.training.distributed import World
 from headway.training.loop import TrainingLoop
-from headway.training.objectives import Learner, LossSums, language
+from headway.training.objectives import Learner, LossSums, language_loss
 from headway.training.trainer import Trainer, evaluate
 from tests.thorough import THOROUGH
 from tests.training.small import Counting, config, events, run, same, work
@@ -100,7 +100,7 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_state(tmp_path, strai
     calls = []
 
     def breaking(model, inputs, *, smoothing):
-        found = language(model, inputs, smoothing=smoothing)
+        found = language_loss(model, inputs, smoothing=smoothing)
         if model.training:
             calls.append(1)
         factor = math.nan if len(calls) == 6 and model.training else 1.0
@@ -118,7 +118,7 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_state(tmp_path, strai
 def test_a_loss_that_climbs_stops(tmp_path):
     def climbing(model, inputs, *, smoothing):
         """The gradient leads uphill."""
-        found = language(model, inputs, smoothing=smoothing)
+        found = language_loss(model, inputs, smoothing=smoothing)
         loss = found.losses["loss"]
         return LossSums({"loss": 2 * loss.detach() - loss}, found.hits)
 
@@ -194,7 +194,7 @@ def test_a_part_of_the_validation_data_is_spread_over_all_of_it():
 
     seen: list[int] = []
     job = work(config())
-    evaluate(Learner(job.model, language).eval(), Sized(100), batch=5, world=World(), limit=2)
+    evaluate(Learner(job.model, language_loss).eval(), Sized(100), batch=5, world=World(), limit=2)
     assert len(seen) == 10 and min(seen) == 0 and max(seen) == 99
 
 
@@ -207,7 +207,7 @@ def test_labels_are_smoothed_to_learn_from_and_plain_to_measure_with():
 
     job = work(config())
     batch = job.train.batch(np.arange(3), np.arange(3)).inputs
-    plain, smooth = Learner(job.model, language), Learner(job.model, language, smoothing=0.3)
+    plain, smooth = Learner(job.model, language_loss), Learner(job.model, language_loss, smoothing=0.3)
     for learner in (plain, smooth):
         learner.eval()
     assert plain(batch).losses["loss"] == smooth(batch).losses["loss"]

@@ -4,7 +4,7 @@ import torch
 
 from headway.config.text import SentenceConfig
 from headway.presets.bert import bert
-from headway.training.objectives import embed
+from headway.training.objectives import contrastive_loss
 from tests.fresh import fresh
 
 
@@ -17,6 +17,6 @@ def test_twins_in_bfloat16() -> None:
         "tokens_b": torch.tensor([[1, 2, 1, 4, 5]]), "lengths_b": torch.tensor([2, 3]),
         "same": torch.zeros(2, 2, dtype=torch.bool),
     }  # fmt: skip
-    loss = embed(model, inputs).losses["loss"]
+    loss = contrastive_loss(model, inputs).losses["loss"]
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.encoder.word_head.parameters())

@@ -25,7 +25,13 @@ from headway.models.sentence import SentenceEncoder
 from headway.nn.attention import Attention
 from headway.nn.layers import LearnedPositions
 from headway.presets.sized import sized_classifier, sized_masked
-from headway.training.objectives import TrainingSetup, classify, classify_last, embed, masked
+from headway.training.objectives import (
+    TrainingSetup,
+    classification_loss,
+    contrastive_loss,
+    last_token_class_loss,
+    masked_loss,
+)
 from headway.training.tasks.common import (
     Say,
     came_from,
@@ -63,7 +69,7 @@ def prepare_masked(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSe
         wanted = start.model.config.model_copy(
             update={**heads, "pooler": True, "classes": 0, "labels": (), "family": family}
         )
-    objective = partial(masked, names=tuple(config.objectives))
+    objective = partial(masked_loss, names=tuple(config.objectives))
     say(f"{len(train):,} examples, {0 if validation is None else len(validation):,} held out")
     model = model_of(config, wanted, start, say)
     if start is None and config.model.alike:
@@ -142,7 +148,7 @@ def prepare_classify(config: TrainConfig, place: RunFiles, say: Say) -> Training
     train = Labelled(samples, tokenizer, **options)
     validation = None if held is None else Labelled(held, tokenizer, **options)
     say(f"{len(train):,} texts of {len(labels)} classes, {0 if held is None else len(held):,} held out")
-    objective = classify_last if isinstance(wanted, ClassifierConfig) else classify
+    objective = last_token_class_loss if isinstance(wanted, ClassifierConfig) else classification_loss
     return TrainingSetup(config, model_of(config, wanted, start, say), objective, train, validation, tokenizer)
 
 
@@ -187,7 +193,9 @@ def prepare_embed(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSet
     validation = ContrastivePairs(held, tokenizer, **options) if held else None
     hard = f" with {train.negatives:,} hard negatives" if train.negatives else ""
     say(f"{len(train):,} pairs{hard}, {len(held):,} held out")
-    return TrainingSetup(config, with_dropout(came_from(model, start), config), embed, train, validation, tokenizer)
+    return TrainingSetup(
+        config, with_dropout(came_from(model, start), config), contrastive_loss, train, validation, tokenizer
+    )
 
 
 POSITION_SCALE, BASE = (

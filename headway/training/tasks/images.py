@@ -9,7 +9,7 @@ from headway.config.train import TrainConfig
 from headway.data.image_dataset import ImageDataset, ImageExamples, read_images
 from headway.hub.load import Loaded
 from headway.presets.sized import small_davit, small_vit
-from headway.training.objectives import TrainingSetup, images
+from headway.training.objectives import TrainingSetup, image_loss
 from headway.training.tasks.common import Say, model_of, start_of
 
 
@@ -26,7 +26,7 @@ def prepare_images(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSe
     say(f"{len(train):,} images of {len(train.names)} classes, {0 if held is None else len(held):,} held out")
     examples = ImageExamples(train, wanted.images, augment=config.data.augment)
     validation = None if held is None else ImageExamples(held, wanted.images)
-    return TrainingSetup(config, model_of(config, wanted, start, say), images, examples, validation)
+    return TrainingSetup(config, model_of(config, wanted, start, say), image_loss, examples, validation)
 
 
 def _model_inputs(start: Loaded | None) -> dict[str, Any]:

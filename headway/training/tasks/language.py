@@ -29,7 +29,14 @@ from headway.hub.load import Loaded
 from headway.hub.target import directory
 from headway.models.language import Language
 from headway.presets.sized import sized_language, sized_seq2seq
-from headway.training.objectives import Objective, TrainingSetup, language, preferred, seq2seq, taught
+from headway.training.objectives import (
+    Objective,
+    TrainingSetup,
+    distillation_loss,
+    language_loss,
+    preference_loss,
+    seq2seq_loss,
+)
 from headway.training.tasks.common import Say, model_of, special_tokens, spooled, start_of, tokenizer_of
 
 LEARNT = 32 * 2**20  # characters that a tokenizer is learnt from at most
@@ -129,7 +136,7 @@ def prepare_dpo(config: TrainConfig, place: RunFiles, say: Say) -> TrainingSetup
     # With adapters the model without them is the reference; otherwise the weights that the start came with.
     reference: Any = None if config.lora.rank else start.model.to(getattr(torch, config.dtype))
     model = model_of(config, start.model.config, start, say)
-    objective = partial(preferred, reference=reference, beta=config.dpo.beta)
+    objective = partial(preference_loss, reference=reference, beta=config.dpo.beta)
     return TrainingSetup(config, model, objective, train, held, tokenizer, reference=reference)
 
 
@@ -159,7 +166,7 @@ def _as_teacher(config: TrainConfig, start: Loaded | None, teacher: Loaded | Non
 def _objective(config: TrainConfig, model: Any, tokenizer: Tokenizer, length: int, teacher: Loaded | None) -> Objective:
     """The loss of the text, or that and the distance from a teacher who reads the same tokens."""
     if teacher is None:
-        return language
+        return language_loss
     where, c = config.distil.teacher, teacher.model.config
     if not isinstance(model, Language):
         raise ValueError(f"a {model.config.kind} model has no teacher: leave distil.teacher {where} out")
@@ -174,7 +181,9 @@ def _objective(config: TrainConfig, model: Any, tokenizer: Tokenizer, length: in
     if c.length < length:
         raise ValueError(f"distil.teacher {where} reads {c.length} tokens, and the length is {length}: lower `length`")
     second: Any = teacher.model
-    return partial(taught, teacher=second, temperature=config.distil.temperature, weight=config.distil.weight)
+    return partial(
+        distillation_loss, teacher=second, temperature=config.distil.temperature, weight=config.distil.weight
+    )
 
 
 def _check_module(config: TrainConfig, wanted: ModuleConfig) -> None:
@@ -258,7 +267,7 @@ def prepare_seq2seq(config: TrainConfig, place: RunFiles, say: Say) -> TrainingS
         else start.model.config
     )
     say(f"{len(train):,} pairs, {0 if held is None else len(held):,} held out")
-    return TrainingSetup(config, model_of(config, wanted, start, say), seq2seq, train, held, tokenizer)
+    return TrainingSetup(config, model_of(config, wanted, start, say), seq2seq_loss, train, held, tokenizer)
 
 
 def _pair_texts(config: TrainConfig) -> Iterator[str]:

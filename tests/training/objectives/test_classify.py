@@ -8,7 +8,7 @@ import torch
 
 from headway.data.labelled import Labelled, LabelledText
 from headway.presets.bert import bert
-from headway.training.objectives import classify
+from headway.training.objectives import classification_loss
 from tests.data.texts import NOUNS, tokenizer
 from tests.fresh import fresh
 
@@ -24,7 +24,7 @@ SIZES: dict[str, Any] = dict(width=22, heads=2, layers=1, hidden=37, vocabulary=
 
 def test_the_sum_is_that_of_the_texts_alone() -> None:
     model = fresh(bert(**SIZES, classes=2, words=True), dtype=torch.float64).eval()
-    found = classify(model, DATA.batch(np.arange(7), np.arange(7)).inputs)
+    found = classification_loss(model, DATA.batch(np.arange(7), np.arange(7)).inputs)
     alone = [DATA.batch(np.array([row]), np.array([0])).inputs for row in range(7)]
     logits = torch.cat([model(one["tokens"]) for one in alone])
     right = torch.tensor(DATA.answers[:7])
@@ -41,13 +41,13 @@ def test_it_learns() -> None:
     descent = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(40):
         descent.zero_grad()
-        classify(model, given).losses["loss"].backward()
+        classification_loss(model, given).losses["loss"].backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         descent.step()
-    assert int(classify(model.eval(), given).hits["loss"]) >= 31
+    assert int(classification_loss(model.eval(), given).hits["loss"]) >= 31
 
 
 def test_only_one_class_of_several_is_trained() -> None:
     model = fresh(bert(**SIZES, classes=2, outcome="several"))
     with pytest.raises(ValueError, match="outcome='several' is not trained here"):
-        classify(model, DATA.batch(np.arange(2), np.arange(2)).inputs)
+        classification_loss(model, DATA.batch(np.arange(2), np.arange(2)).inputs)

@@ -9,7 +9,7 @@ import torch
 from headway.config.text import SentenceConfig
 from headway.data.text_pairs import ContrastivePairs, TextPair
 from headway.presets.bert import bert
-from headway.training.objectives import embed, info_nce
+from headway.training.objectives import contrastive_loss, info_nce
 from tests.data.texts import NOUNS, VERBS, tokenizer
 from tests.fresh import fresh
 
@@ -83,29 +83,29 @@ def test_hard_negatives_are_learnt_from() -> None:
     ]
     given = ContrastivePairs(twins, TOKENIZER, limit=13).batch(np.arange(9), np.arange(9)).inputs
     model = fresh(CONFIG, seed=1)
-    found = embed(model, given)
+    found = contrastive_loss(model, given)
     found.losses["loss"].backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
-    without = embed(model, {name: x for name, x in given.items() if not name.endswith("_n")})
+    without = contrastive_loss(model, {name: x for name, x in given.items() if not name.endswith("_n")})
     assert float(found.losses["loss"].detach()) > float(without.losses["loss"].detach())
 
 
 def test_every_parameter_has_a_gradient_and_twins_are_found() -> None:
     model, given = fresh(CONFIG, seed=1), DATA.batch(np.arange(11), np.arange(11)).inputs
-    found = embed(model, given)
+    found = contrastive_loss(model, given)
     before, first = int(found.hits["loss"]), float(found.losses["loss"].detach())
     descent = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(20):
         descent.zero_grad()
-        embed(model, given).losses["loss"].backward()
+        contrastive_loss(model, given).losses["loss"].backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         descent.step()
-    found = embed(model.eval(), given)
+    found = contrastive_loss(model.eval(), given)
     assert int(found.hits["loss"]) >= 10 > before
     assert float(found.losses["loss"].detach()) < first / 5
 
 
 def test_smoothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"smoothing=0.1 has no meaning"):
-        embed(fresh(CONFIG), DATA.batch(np.arange(2), np.arange(2)).inputs, smoothing=0.1)
+        contrastive_loss(fresh(CONFIG), DATA.batch(np.arange(2), np.arange(2)).inputs, smoothing=0.1)

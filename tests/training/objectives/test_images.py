@@ -8,7 +8,7 @@ from headway.config.vision import DaViTConfig
 from headway.models.davit import DaViT
 from headway.models.vit import Vision
 from headway.presets.vision import vit
-from headway.training.objectives import images
+from headway.training.objectives import image_loss
 from tests.fresh import fresh
 
 CLASSES = 7
@@ -38,7 +38,7 @@ def batch(net: Vision | DaViT) -> dict[str, torch.Tensor]:
 def test_it_is_the_cross_entropy_of_the_classifier(kind: str, smoothing: float) -> None:
     net = model(kind)
     inputs = batch(net)
-    found = images(net, inputs, smoothing=smoothing)
+    found = image_loss(net, inputs, smoothing=smoothing)
     logits = net(inputs["images"])
     expected = F.cross_entropy(logits, inputs["label"], label_smoothing=smoothing, reduction="sum")
     torch.testing.assert_close(found.losses["loss"], expected, rtol=1e-12, atol=0)
@@ -49,7 +49,7 @@ def test_both_heads_of_a_model_with_a_teacher_learn_the_label() -> None:
     net = model("deit")
     assert isinstance(net, Vision) and net.head is not None and net.teacher_head is not None
     inputs = batch(net)
-    found = images(net, inputs).losses["loss"]
+    found = image_loss(net, inputs).losses["loss"]
     hidden = net.hidden_states(inputs["images"])
     answers = net.head(hidden[:, 0]), net.teacher_head(hidden[:, 1])
     losses = [F.cross_entropy(logits, inputs["label"], reduction="sum") for logits in answers]
@@ -59,4 +59,4 @@ def test_both_heads_of_a_model_with_a_teacher_learn_the_label() -> None:
 def test_a_model_without_classes_says_so() -> None:
     net = fresh(vit(width=12, heads=3, layers=1, image=10, patch=5, classes=0)).double()
     with pytest.raises(ValueError, match="no classifier"):
-        images(net, batch(net))
+        image_loss(net, batch(net))

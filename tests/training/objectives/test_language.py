@@ -8,7 +8,7 @@ from headway.models.language import Language
 from headway.ops.loss import IGNORED
 from headway.presets.gpt2 import gpt2
 from headway.presets.llama import llama
-from headway.training.objectives import language
+from headway.training.objectives import language_loss
 from tests.fresh import fresh
 
 V, L = 17, 11
@@ -32,7 +32,7 @@ def test_windows(kind: str, smoothing: float) -> None:
     net, text = model(kind), tokens(3, L + 1)
     inputs = {"tokens": text[:, :-1], "targets": text[:, 1:].clone()}
     inputs["targets"][1, 4] = IGNORED
-    found = language(net, inputs, smoothing=smoothing)
+    found = language_loss(net, inputs, smoothing=smoothing)
     logits = net(inputs["tokens"]).flatten(0, 1)
     expected = F.cross_entropy(logits, inputs["targets"].flatten(), label_smoothing=smoothing, reduction="sum")
     torch.testing.assert_close(found.losses["loss"], expected, rtol=1e-12, atol=0)
@@ -52,20 +52,20 @@ def test_packed_documents_are_as_if_each_stood_alone(kind: str) -> None:
         "targets": torch.cat([text[1:] for text in texts])[None],
         "lengths": torch.tensor(lengths),
     }
-    found = language(net, row)
-    apart = [language(net, {"tokens": text[None, :-1], "targets": text[None, 1:]}) for text in texts]
+    found = language_loss(net, row)
+    apart = [language_loss(net, {"tokens": text[None, :-1], "targets": text[None, 1:]}) for text in texts]
     expected = torch.stack([one.losses["loss"] for one in apart]).sum()
     torch.testing.assert_close(found.losses["loss"], expected, rtol=1e-12, atol=0)
     without = {name: row[name] for name in ("tokens", "targets")}
     net = fresh(net.config.model_copy(update={"length": 20}), std=0.3).double().eval()
-    assert abs(language(net, without).losses["loss"] - language(net, row).losses["loss"]) > 1e-3
+    assert abs(language_loss(net, without).losses["loss"] - language_loss(net, row).losses["loss"]) > 1e-3
 
 
 def test_parts_of_a_batch_add_up() -> None:
     net, text = model("gpt"), tokens(4, L + 1)
     inputs = {"tokens": text[:, :-1], "targets": text[:, 1:]}
-    whole = language(net, inputs)
-    halves = [language(net, {name: value[rows] for name, value in inputs.items()}) for rows in ([0, 1], [2, 3])]
+    whole = language_loss(net, inputs)
+    halves = [language_loss(net, {name: value[rows] for name, value in inputs.items()}) for rows in ([0, 1], [2, 3])]
     torch.testing.assert_close(
         whole.losses["loss"], halves[0].losses["loss"] + halves[1].losses["loss"], rtol=1e-12, atol=0
     )

@@ -16,7 +16,7 @@ from headway.data.masked_text import OBJECTIVES, MaskedText
 from headway.data.sentences import Sentences
 from headway.models.encoder import Masked
 from headway.presets.bert import bert
-from headway.training.objectives import masked
+from headway.training.objectives import masked_loss
 from tests.data.texts import NOUNS, VERBS, documents, tokenizer
 from tests.fresh import fresh
 
@@ -43,7 +43,7 @@ def model(**changes: Any) -> Masked:
 
 def test_the_sums_are_those_of_the_heads_one_row_at_a_time() -> None:
     made, given = model().eval(), inputs(OBJECTIVES, 23)
-    found = masked(made, given)
+    found = masked_loss(made, given)
     losses, hits = dict.fromkeys(OBJECTIVES, 0.0), dict.fromkeys(OBJECTIVES, 0)
     for row in range(23):
         tokens, types, words = (given[name][row][given["keep"][row]] for name in ("tokens", "types", "words"))
@@ -64,7 +64,7 @@ def test_smoothing_of_labels() -> None:
     hidden = made.hidden_states(given["tokens"], keep=given["keep"], types=given["types"])
     logits = made.adjacent(hidden, given["keep"]).log_softmax(-1).detach()
     right = F.one_hot(given["label"], 2) * 0.8 + 0.1
-    found = masked(made, given, smoothing=0.2).losses["adjacent"].detach()
+    found = masked_loss(made, given, smoothing=0.2).losses["adjacent"].detach()
     assert float(found) == pytest.approx(-float((logits * right).sum()))
 
 
@@ -72,7 +72,7 @@ def test_a_head_that_no_row_asks_has_gradients_of_zero_not_none() -> None:
     """Several processes wait for one another's gradients of every parameter."""
     for names in (("words",), ("adjacent",), ("inference", "inverted")):
         made = model(classes=5)
-        found = masked(made, inputs(names, 5), names=names)
+        found = masked_loss(made, inputs(names, 5), names=names)
         torch.stack(list(found.losses.values())).sum().backward()
         for name, parameter in made.named_parameters():
             assert parameter.grad is not None, name
@@ -82,19 +82,19 @@ def test_a_head_that_no_row_asks_has_gradients_of_zero_not_none() -> None:
 
 
 def test_no_row_at_all_of_an_objective_is_a_sum_of_zero() -> None:
-    found = masked(model(), inputs(("adjacent",), 5))
+    found = masked_loss(model(), inputs(("adjacent",), 5))
     assert {name: float(found.losses[name].detach()) for name in ("words", "inverted", "inference")} == dict(
         words=0.0, inverted=0.0, inference=0.0
     )
 
 
 def test_only_named_objectives_are_answered() -> None:
-    assert list(masked(model(), inputs(("words",), 3), names=("words",)).losses) == ["words"]
-    assert list(masked(model(inference=0), inputs(("words",), 3)).losses) == ["words", "adjacent", "inverted"]
+    assert list(masked_loss(model(), inputs(("words",), 3), names=("words",)).losses) == ["words"]
+    assert list(masked_loss(model(inference=0), inputs(("words",), 3)).losses) == ["words", "adjacent", "inverted"]
     with pytest.raises(ValueError, match="no masked-word head"):
-        masked(model(words=False), inputs(("words",), 3), names=("words",))
+        masked_loss(model(words=False), inputs(("words",), 3), names=("words",))
     with pytest.raises(ValueError, match="no inversion head"):
-        masked(model(inverted=False), inputs(("inverted",), 3), names=("inverted",))
+        masked_loss(model(inverted=False), inputs(("inverted",), 3), names=("inverted",))
 
 
 @pytest.mark.parametrize(("name", "steps"), [("words", 30), ("adjacent", 30), ("inverted", 30), ("inference", 30)])
@@ -106,12 +106,12 @@ def test_a_small_model_learns_it(name: str, steps: int) -> None:
     descent = torch.optim.AdamW(made.parameters(), lr=1e-2)
     losses = []
     for _ in itertools.repeat(None, steps):
-        found = masked(made, given, names=(name,))
+        found = masked_loss(made, given, names=(name,))
         descent.zero_grad()
         found.losses[name].backward()
         torch.nn.utils.clip_grad_norm_(made.parameters(), 1.0)
         descent.step()
         losses.append(float(found.losses[name].detach()))
     asked = int((given["words"] != IGNORED).sum()) if name == "words" else 11
-    assert int(masked(made.eval(), given, names=(name,)).hits[name]) >= 0.8 * asked
+    assert int(masked_loss(made.eval(), given, names=(name,)).hits[name]) >= 0.8 * asked
     assert losses[-1] < 0.5 * losses[0]

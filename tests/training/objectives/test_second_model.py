@@ -15,7 +15,7 @@ from headway.config.train import DataConfig, LoraConfig
 from headway.data.instructions import Preferences, preferences
 from headway.models.lora import adapters_of, add_lora
 from headway.ops.loss import LinearHead, divergence, log_probabilities
-from headway.training.objectives import language, preferred, taught
+from headway.training.objectives import distillation_loss, language_loss, preference_loss
 from tests.data.texts import tokenizer
 
 TOKENIZER = tokenizer()
@@ -73,7 +73,7 @@ def test_log_probabilities_and_divergence_in_chunks_with_gradients() -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_the_loss_of_preferences_by_hand(smoothing: float) -> None:
     ours, start, inputs = model(1), model(2), batch()
-    found = preferred(ours, inputs, reference=start, beta=0.3, smoothing=smoothing)
+    found = preference_loss(ours, inputs, reference=start, beta=0.3, smoothing=smoothing)
     gained = answer_by_hand(ours, inputs) - answer_by_hand(start, inputs)
     m = 0.3 * (gained[:3] - gained[3:])
     by_hand = ((1 - smoothing) * np.log1p(np.exp(-m)) + smoothing * np.log1p(np.exp(m))).sum()
@@ -88,13 +88,13 @@ def test_adapters_off_are_the_reference() -> None:
     """With a copy of the start as reference it is the same loss; before the first step no pair is preferred."""
     start, ours, inputs = model(1), model(1), batch()
     add_lora(ours, LoraConfig(rank=2, on=("query", "up")), seed=5)
-    first = preferred(ours.train(), inputs, reference=None, beta=0.5)
+    first = preference_loss(ours.train(), inputs, reference=None, beta=0.5)
     assert float(first.losses["loss"].detach()) == pytest.approx(3 * np.log(2), rel=1e-12)
     with torch.no_grad():
         for adapter in adapters_of(ours).values():
             adapter.up.normal_(generator=torch.Generator().manual_seed(9))
-    alone = preferred(ours, inputs, reference=None, beta=0.5).losses["loss"]
-    beside = preferred(ours, inputs, reference=start, beta=0.5).losses["loss"]
+    alone = preference_loss(ours, inputs, reference=None, beta=0.5).losses["loss"]
+    beside = preference_loss(ours, inputs, reference=start, beta=0.5).losses["loss"]
     torch.testing.assert_close(alone, beside, rtol=1e-12, atol=0.0)
     assert abs(float(alone.detach()) - 3 * np.log(2)) > 1e-3
     assert ours.training and all(layer.training for layer in ours.modules())
@@ -103,7 +103,7 @@ def test_adapters_off_are_the_reference() -> None:
 def test_a_teacher_by_hand_and_measured_without() -> None:
     ours, teacher, inputs = model(1), model(2, layers=1, width=28), batch()
     options = dict(teacher=teacher, temperature=2.0, weight=0.75)
-    found = taught(ours.train(), inputs, **options).losses["loss"]
+    found = distillation_loss(ours.train(), inputs, **options).losses["loss"]
     real = inputs["targets"] != IGNORED
     z, y = ours(inputs["tokens"])[real], teacher(inputs["tokens"])[real].detach()
     p = F.softmax(y / 2, -1)
@@ -111,8 +111,8 @@ def test_a_teacher_by_hand_and_measured_without() -> None:
     torch.testing.assert_close(
         found, 0.25 * F.cross_entropy(z, inputs["targets"][real], reduction="sum") + 0.75 * apart
     )
-    measured = taught(ours.eval(), inputs, **options)
-    torch.testing.assert_close(measured.losses["loss"], language(ours, inputs).losses["loss"])
+    measured = distillation_loss(ours.eval(), inputs, **options)
+    torch.testing.assert_close(measured.losses["loss"], language_loss(ours, inputs).losses["loss"])
 
 
 def test_preferences_are_read_from_texts_and_messages(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from headway.models.recurrent import Recurrent
 from headway.models.seq2seq import Seq2Seq
 from headway.ops.loss import IGNORED
 from headway.presets.seq2seq import bart, marian, t5
-from headway.training.objectives import seq2seq
+from headway.training.objectives import seq2seq_loss
 from tests.fresh import fresh
 
 V = 17
@@ -44,7 +44,7 @@ def test_it_is_the_cross_entropy_of_the_models_logits(kind: str, smoothing: floa
     net, inputs = model(kind), batch()
     if isinstance(net, Seq2Seq) and net.head_bias is not None:
         torch.nn.init.normal_(net.head_bias)
-    found = seq2seq(net, inputs, smoothing=smoothing)
+    found = seq2seq_loss(net, inputs, smoothing=smoothing)
     logits = net(
         inputs["source"], inputs["target"], source_keep=inputs["source_keep"], target_keep=inputs["target_keep"]
     ).flatten(0, 1)
@@ -62,10 +62,10 @@ def test_it_is_the_cross_entropy_of_the_models_logits(kind: str, smoothing: floa
 @pytest.mark.parametrize("kind", MODELS)
 def test_padding_changes_nothing(kind: str) -> None:
     net, inputs = model(kind), batch()
-    total = seq2seq(net, inputs).losses["loss"]
+    total = seq2seq_loss(net, inputs).losses["loss"]
     apart = []
     for row in range(3):
         long, short = int(inputs["source_keep"][row].sum()), int(inputs["target_keep"][row].sum())
         cut = {name: value[row : row + 1, : long if "source" in name else short] for name, value in inputs.items()}
-        apart.append(seq2seq(net, cut).losses["loss"])
+        apart.append(seq2seq_loss(net, cut).losses["loss"])
     torch.testing.assert_close(total, torch.stack(apart).sum(), rtol=1e-11, atol=0)
