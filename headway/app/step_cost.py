@@ -26,9 +26,9 @@ from torch import Tensor
 from headway.config import Frozen
 from headway.config.base import IGNORED
 from headway.cost.compose import price_tree
-from headway.cost.memory import memory_of, peak, weight_bytes
+from headway.cost.memory import memory_of, peak
 from headway.cost.op_tree import Line, backward, forward, lines, summed
-from headway.cost.optimiser import block_matrices, optimiser_cost
+from headway.cost.optimiser import adapted_passes, block_matrices, learnt_of, optimiser_cost
 from headway.cost.price import TracedMemory, traced_memory
 from headway.cost.setting import Setting
 from headway.cost.sheet import EMBEDDINGS, by_kind
@@ -179,7 +179,9 @@ class StepPrice:
         """Bytes of gradients beside which the later parts of a step are computed."""
         if self.parts == 1:
             return 0
-        return weight_bytes(self.config, self.setting) if self.traced is None else self.traced.gradients
+        if self.traced is not None:
+            return self.traced.gradients
+        return learnt_of(self.config, self.setting) * self.setting.itemsize
 
     @cached_property
     def memory(self) -> int:
@@ -219,8 +221,12 @@ def step_price(
     kinds, ahead, back = by_kind(found), forward(tree), backward(tree)
     again = [line for line in found if setting.checkpointing and "blocks" in line.path.split(".")]
     turns = list(muon_lines(config)) if optimiser == MUON else []
+    if setting.lora is not None:
+        ahead, back = adapted_passes(config, setting)
+        machine = None  # the times of a way back that passes frozen weights by are not known
     passes = (ahead + back + summed(again)) * parts
-    cost = passes + optimiser_cost(ADAMW if optimiser == MUON else optimiser, sum(kinds.values())) + summed(turns)
+    update = optimiser_cost(ADAMW if optimiser == MUON else optimiser, learnt_of(config, setting))
+    cost = passes + update + summed(turns)
     seconds, each = _seconds(found, setting.dtype, machine, parts, again, turns)
     return StepPrice(config, setting, optimiser, kinds, parts, ahead, back, cost, seconds, each)
 

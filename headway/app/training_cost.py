@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -140,11 +140,12 @@ class RunPrice:
 
 def price_run(work: TrainingSetup, world: World, *, done: int = 0) -> RunPrice:
     """Of a run that has taken `done` steps; times where the machine was measured."""
-    if not all(one.requires_grad for one in work.model.parameters()):
+    if work.config.freeze:
         raise ValueError("a step of which parts of the model are frozen has none yet")
     c, notes = work.config, list(_notes(work, world))
     machine, why = stored() if world.device.type == "cpu" and world.tensor_size == 1 else (None, "")
     setting, tokens = typical(work, world)
+    setting = replace(setting, lora=c.lora if c.lora.rank else None)
     options = {"optimiser": c.optim.kind, "parts": c.accumulate, "machine": machine}
     if isinstance(work.model, OwnModule):
         step = module_step_price(work.model, setting, **options)
@@ -153,6 +154,8 @@ def price_run(work: TrainingSetup, world: World, *, done: int = 0) -> RunPrice:
         if work.reference is not None:
             held = weight_bytes(work.reference, next(work.reference.parameters()).dtype.itemsize)
             step = beside_second(step, work.reference.config, held, machine)
+        elif c.task == "dpo":  # the model without its adapters
+            step = beside_second(step, work.model.config, 0, machine)
     unit = "images" if c.task == "images" else "tokens"
     held = {**step.kept, MOST: step.memory}
     return RunPrice(step, tokens, unit, c.steps - done, machine, held, (*notes, *([why] if why else [])))

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from headway.cli.common import Weights
 from headway.cli.output import STDOUT, Flag, Output
 from headway.config.size_limits import SIZE, check_size
+from headway.config.train import LoraConfig
 
 Count = int | str | None  # a letter is for --formula alone
 
@@ -88,6 +89,7 @@ def cost(
     size: Size = Size(),
     view: CostView = CostView(),
     paper: PaperTable = PaperTable(),
+    lora: Annotated[LoraConfig | None, Parameter(negative="", group="A step of adapters alone (LoRA)")] = None,
     force: Annotated[bool, Parameter(negative="")] = False,
     output: Output = STDOUT,
 ) -> int:
@@ -109,6 +111,7 @@ def cost(
         headway cost gpt2 --sweep length=128..1024 --plot gpt2.png
         headway cost my-model --batch 8 --memory 8G --json
         headway cost gpt2 --weights int8
+        headway cost gpt2 --lora.rank 8 --length 128 --verify
         headway cost gpt2 --length 128 --verify
         headway cost --machine
 
@@ -121,11 +124,15 @@ def cost(
     """
     mode = _mode(view, targets)
     _check_table(paper, mode, output.format, targets)
+    if lora is not None and (not lora.rank or mode in ("formula", "explain", "sweep")):
+        raise ValueError("adapters are part of a report and of --verify, with --lora.rank of at least 1")
     output.check()
     # torch takes seconds to import, and --help must not wait for it
     from headway.cli import cost_views
 
-    return cost_views.run(cost_views.Job(targets, _given(size, mode), mode, view, paper, output, size.memory))
+    return cost_views.run(
+        cost_views.Job(targets, _given(size, mode) | {"lora": lora}, mode, view, paper, output, size.memory)
+    )
 
 
 def _mode(view: CostView, targets: tuple[str, ...]) -> str:

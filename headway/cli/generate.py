@@ -3,7 +3,7 @@
 import json as json_format
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,7 @@ def generate(
     ignore_defaults: Annotated[bool, Parameter(negative="")] = False,
     dtype: Literal["float32", "bfloat16", "float64"] | None = None,
     weights: Weights = None,
-    adapter: str | None = None,
+    adapter: Annotated[list[str] | None, Parameter(negative="")] = None,
     draft: str | None = None,
     draft_tokens: int | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -159,7 +159,8 @@ def generate(
     dtype
         Compute in this precision, for example bfloat16; by default in the one that the weights are stored in.
     adapter
-        Add an adapter to the weights: a run with lora.rank, or a directory in the layout of the library peft.
+        Add an adapter to the weights: a run with lora.rank, or a directory in the layout of the library peft. Given
+        several times, every prompt is answered with each adapter in turn; the model is loaded once.
     draft
         What proposes tokens, which the model then reads at once: `prompt` (what followed in the text before), or a
         smaller model with the same vocabulary. The text stays the same; where proposals are right it comes sooner.
@@ -179,16 +180,23 @@ def generate(
     options: dict[str, Any] = {"past_length": past_length, "ignore_defaults": ignore_defaults}
     if beam is None:
         options |= {"draft": draft, "draft_tokens": draft_tokens}
-    load = partial(load_model, directory, dtype, weights, beam, _generates, adapter)
+    adapters = adapter or []
+    several = [] if len(adapters) < 2 else adapters
+    load = partial(load_model, directory, dtype, weights, beam, _generates, adapters[0] if len(adapters) == 1 else None)
+    if several and weights is not None:
+        raise ValueError(f"adapters are switched on floating-point weights: leave --weights {weights} out")
     if chatting.chat and prompt is None and chatting.messages is None and not json and sys.stdin and sys.stdin.isatty():
+        if several:
+            raise ValueError("a conversation has one adapter: give --adapter once, or a --prompt")
         return _talk(load, chatting.system, choosing.options(), options)
     prompts = _prompts(prompt or ["-"], chatting)
     try:
-        results = _results(load, prompts, choosing, options, (n, beam, length_penalty), json)
+        results = _results(load, prompts, choosing, options, (n, beam, length_penalty), json, several)
     except ValueError as error:
         raise ValueError(spoken(error)) from error
     if json:
-        numbered = [(one, i) for one in prompts for i in range(n)]
+        named = [{"adapter": one} for one in several] or [{}]
+        numbered = [({**name, **one}, i) for name in named for one in prompts for i in range(n)]
         rows = [_row(*one, n, result) for one, result in zip(numbered, results, strict=True)]
         print(json_format.dumps(rows, indent=2, ensure_ascii=False))
     return 0
@@ -286,18 +294,30 @@ def _results(
     options: dict[str, Any],
     search: tuple[int, int | None, float],
     json: bool,
+    adapters: Sequence[str],
 ) -> list:
     from headway.decoding import Request
+    from headway.hub.load import switch_adapter
 
     requests = [Request(**one, **choosing.options()) for one in prompts]
     model, tokenizer, receipt = load()
     say(str(receipt))
     n, beam, length_penalty = search
-    options |= {"tokenizer": tokenizer}
-    if beam is None:
-        return _streamed(model, requests, n, options, silent=json)
-    options.pop("ignore_defaults")
-    return _searched(model, requests, options | {"beams": beam, "alpha": length_penalty}, silent=json)
+    if beam is not None:
+        options = {name: value for name, value in options.items() if name != "ignore_defaults"}
+        options |= {"beams": beam, "alpha": length_penalty}
+
+    def results() -> list:
+        reading = {**options, "tokenizer": model.tokenizer if adapters else tokenizer}
+        if beam is None:
+            return _streamed(model, requests, n, reading, silent=json)
+        return _searched(model, requests, reading, silent=json)
+
+    found = [] if adapters else results()
+    for one in adapters:
+        say(str(switch_adapter(model, one)))
+        found += results()
+    return found
 
 
 def _streamed(model: Any, requests: list, n: int, options: dict[str, Any], *, silent: bool) -> list:

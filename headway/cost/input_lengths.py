@@ -23,6 +23,7 @@ from headway.config.clip import ClipConfig
 from headway.config.layers import stacks_of
 from headway.config.model import ModelConfig
 from headway.config.text import DecoderConfig
+from headway.config.train import LoraConfig
 from headway.cost.setting import BYTES, Setting
 from headway.ops.attention import record_of
 from headway.ops.mask import Mask
@@ -138,6 +139,7 @@ class PriceRequest:
     weights: str | None = None
     optimiser: str = "adamw"
     mask: Mask | None = None
+    lora: LoraConfig | None = None
 
     def setting(self, config: Frozen) -> Setting:
         """The size that a configuration is priced at; `past` is what the cache of a decoding step holds."""
@@ -149,7 +151,7 @@ class PriceRequest:
         return Setting(
             batch=self.batch, length=length, source=self.source, past=_held(config, length, self.past),
             lengths=_tuple(self.lengths), source_lengths=_tuple(self.source_lengths), mask=self.mask, dtype=self.dtype,
-            image=sides(config.image) if isinstance(config, VisionConfig | DaViTConfig) else None,
+            lora=self.lora, image=sides(config.image) if isinstance(config, VisionConfig | DaViTConfig) else None,
         )  # fmt: skip
 
 

@@ -11,11 +11,17 @@ have gradients of their own.
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
+
+import torch
 
 from headway.config import Frozen, nearest
+from headway.config.train import LoraConfig
 from headway.cost.setting import Setting
+from headway.cost.trace import trace
 from headway.hub.parts import part_names
 from headway.models import count, on_meta
+from headway.models.lora import add_lora, trainable
 from headway.sizes import Cost, Number, other
 
 FLOPS = {"adamw": 16, "adam": 14, "sgd": 4, "none": 0}
@@ -49,7 +55,7 @@ WIDE = 4
 def optimiser_state(config: Frozen, setting: Setting, optimiser: str) -> int:
     """Moments, and the copies of weights in half precision; muon keeps one moment of a block's matrices, two of the
     rest."""
-    count = entries_of(config)
+    count = learnt_of(config, setting)
     copies = WIDE * count if setting.itemsize < WIDE else 0
     wide = max(WIDE, setting.itemsize) // WIDE
     if optimiser != "muon":
@@ -60,7 +66,7 @@ def optimiser_state(config: Frozen, setting: Setting, optimiser: str) -> int:
 
 def update_bytes(config: Frozen, setting: Setting, optimiser: str) -> int:
     """Gradients, those of the copies, and what a step of muon works on."""
-    count = entries_of(config)
+    count = learnt_of(config, setting)
     wide = max(WIDE, setting.itemsize)
     gradients = count * (setting.itemsize + (WIDE if setting.itemsize < WIDE else 0))
     if optimiser != "muon":
@@ -85,6 +91,38 @@ def block_matrices(config: Frozen) -> Iterator[tuple[int, int]]:
         if parameter.ndim == 2 and "blocks" in name.split(".") and name.endswith(".weight"):
             for rows in parts[name].values():
                 yield rows or parameter.shape[0], parameter.shape[1]
+
+
+def on_shapes(config: Frozen, setting: Setting) -> Any:
+    """The model without numbers, with the adapters of the setting."""
+    model = on_meta(config).to(getattr(torch, setting.dtype))
+    if setting.lora is not None:
+        with torch.device("meta"):
+            add_lora(model, setting.lora)
+    return model
+
+
+def learnt_of(config: Frozen, setting: Setting) -> int:
+    """Entries that are trained: those of adapters where there are any."""
+    return entries_of(config) if setting.lora is None else _adapters_of(config, setting.lora)  # type: ignore[arg-type]
+
+
+@lru_cache
+def _adapters_of(config: Any, lora: LoraConfig) -> int:
+    return trainable(on_shapes(config, Setting(lora=lora)))
+
+
+def adapted_passes(config: Frozen, setting: Setting) -> tuple[Cost, Cost]:
+    """Forwards and backwards with adapters, as a trace of the model shows: nothing goes back to frozen weights."""
+    if config.kind_or_name() != "language":
+        raise ValueError(
+            f"a step of adapters has a price on language models alone, not on a {config.kind_or_name()} one"
+        )
+    model = on_shapes(config, setting).train()
+    with torch.device("meta"):
+        tokens = torch.zeros(setting.batch, setting.length, dtype=torch.long)
+    seen = trace(model, tokens, backward=True, memory=False)
+    return seen.forward, seen.backward
 
 
 def entries_of(config: Frozen) -> int:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headway.config import Extent, Frozen
 from headway.config.model import ModelConfig
 from headway.config.text import ModuleConfig
+from headway.config.train import LoraConfig
 from headway.config.weights import WeightsConfig, weights_config
 from headway.cost.input_lengths import (
     RECURRENT,
@@ -32,7 +33,7 @@ from headway.cost.input_lengths import (
 from headway.cost.limits import limits, times
 from headway.cost.memory import ModelMemory, memory_of
 from headway.cost.memory.fit import Fit, largest, read_bytes
-from headway.cost.optimiser import WIDE, entries_of, optimiser_bytes, optimiser_cost
+from headway.cost.optimiser import WIDE, entries_of, learnt_of, optimiser_bytes, optimiser_cost
 from headway.cost.quantized import quantized_cost
 from headway.cost.reach import reach
 from headway.cost.setting import Setting
@@ -140,7 +141,7 @@ def _unseen(found: Trace) -> list[str]:
 def _check(name: str, asked: PriceRequest) -> None:
     """A trace knows the sizes that it is given, and nothing of caches, paddings and masks."""
     check_positive(batch=asked.batch, length=asked.length, source=asked.source)
-    for key in ("past", "new", "lengths", "source_lengths", "mask"):
+    for key in ("past", "new", "lengths", "source_lengths", "mask", "lora"):
         if getattr(asked, key) is not None:
             raise ValueError(f"{name} is a module of its own, priced by tracing it: leave {key!r} out")
 
@@ -174,6 +175,7 @@ def price(
     optimiser: str = "adamw",
     mask: Mask | None = None,
     memory: int | str | None = None,
+    lora: LoraConfig | None = None,
     name: str | None = None,
 ) -> Sheet:
     """What a model costs at one size; nothing is allocated.
@@ -182,11 +184,12 @@ def price(
     batch rows of `length` tokens (None: what the model was made for) and `source` tokens; `past` tokens in the cache
     of a decoding step, `new` tokens to generate. lengths: of padded rows. memory ("8G"): what fits into it is added.
     inputs: what a module of somebody else reads, where that cannot be told: "tokens", "vectors:2,64,8", "images:…".
+    lora: adapters, which alone are trained.
     weights: "int8" or "int4": bytes of linear maps that are stored so, and the tokens a second that these allow.
     """
     asked = PriceRequest(
         batch=batch, length=length, source=source, past=past, new=new, lengths=lengths, source_lengths=source_lengths,
-        image=image, inputs=inputs, dtype=dtype, weights=weights, optimiser=optimiser, mask=mask,
+        image=image, inputs=inputs, dtype=dtype, weights=weights, optimiser=optimiser, mask=mask, lora=lora,
     )  # fmt: skip
     limit = None if memory is None else read_bytes(memory)
     return completed(drafted(target, asked, name=name), asked, limit)
@@ -204,7 +207,15 @@ def drafted(target: Any, asked: PriceRequest, *, name: str | None = None) -> She
     sheet = sheet_of(name or title, config, plain, **given)
     if setting.past not in (0, setting.length):
         sheet = replace(sheet, phases=phases(config, setting, **given))
-    return replace(sheet, setting=setting, weights=weights)
+    if setting.lora is None:
+        return replace(sheet, setting=setting, weights=weights)
+    if weights is not None:
+        raise ValueError(f"adapters are trained on floating-point weights, and these are {weights}")
+    lora, learnt = setting.lora, learnt_of(config, setting)
+    said = (
+        f"adapters of rank {lora.rank} on {', '.join(lora.on)}: {learnt:,} parameters are trained, beside those counted"
+    )
+    return replace(sheet, setting=setting, notes=(*sheet.notes, said))
 
 
 def _without_quantised(config: Frozen, weights: str | None) -> tuple[Frozen, WeightsConfig | None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from headway.config.train import LoraConfig
 from headway.ops.mask import Mask, padding
 from headway.sizes import Number
 
@@ -41,6 +42,7 @@ class Setting:
     session: bool = False
     dtype: str = "float32"
     checkpointing: bool = False
+    lora: LoraConfig | None = None  # adapters, which alone are trained
 
     @property
     def rows(self) -> Number:

@@ -14,7 +14,7 @@ from headway.config import Frozen
 from headway.cost.compose import price_tree
 from headway.cost.input_lengths import writes
 from headway.cost.op_tree import Line, Part, backward, depth, forward, gathered, lines, parameters
-from headway.cost.optimiser import optimiser_cost
+from headway.cost.optimiser import adapted_passes, learnt_of, optimiser_cost
 from headway.cost.setting import Setting
 from headway.sizes import NOTHING, Cost, Number
 from headway.steps import COUNTINGS
@@ -25,10 +25,13 @@ def phases(config: Frozen, setting: Setting, *, new: int = 0, optimiser: str = "
     after `past` held ones, or after these), and generate (`new` tokens after the prompt)."""
     plain = replace(setting, training=False, past=0)
     taught = price_tree(config, replace(plain, training=True))
+    ahead, back, learnt = forward(taught), backward(taught), parameters(taught)
+    if setting.lora is not None:
+        (ahead, back), learnt = adapted_passes(config, plain), learnt_of(config, plain)
     found = {
         "forward": forward(price_tree(config, plain)),
-        "backward": backward(taught),
-        "step": forward(taught) + backward(taught) + optimiser_cost(optimiser, parameters(taught)),
+        "backward": back,
+        "step": ahead + back + optimiser_cost(optimiser, learnt),
     }
     if not writes(config):
         return found

@@ -14,10 +14,11 @@ from headway.config.model import ModelConfig
 from headway.config.text import RecurrentConfig, SentenceConfig
 from headway.cost.compose import price_tree
 from headway.cost.input_lengths import writes
-from headway.cost.memory import cache_bytes
+from headway.cost.memory import cache_bytes, weight_bytes
 from headway.cost.memory.measured import measured as measured_memory
 from headway.cost.memory.traced import walked
 from headway.cost.op_tree import backward, forward, lines
+from headway.cost.optimiser import adapted_passes, learnt_of
 from headway.cost.reach import reach
 from headway.cost.reach.measured import measured as measured_reach
 from headway.cost.reference_path import counter, reference_path
@@ -27,6 +28,7 @@ from headway.cost.sheet import Sheet
 from headway.cost.time import predict
 from headway.cost.time.machine import stored
 from headway.models import build, parameters
+from headway.models.lora import add_lora, trainable
 from headway.ops.loss import cross_entropy_sum
 
 
@@ -81,7 +83,7 @@ def memory(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterat
     yield "saved activations", taught.saved, found.saved, "bytes"
     yield "peak of a forward pass", still.peak, found.peak_forward, "bytes"
     yield "peak of a pass and its way back", taught.peak, found.peak_step, "bytes"
-    whole = taught.peak + taught.inputs + setting.itemsize * sheet.params
+    whole = taught.peak + taught.inputs + weight_bytes(config, setting)
     yield "the same with weights; the process", whole, found.rss, "bytes"
 
 
@@ -192,10 +194,14 @@ def verify(sheet: Sheet, model: nn.Module | None = None) -> Iterator[Check]:
     bare = replace(sheet.setting, past=0, lengths=None, source_lengths=None, mask=None, training=False)
     sheet = replace(sheet, setting=bare)
     real: nn.Module = build(config, dtype=getattr(torch, bare.dtype)).eval() if model is None else model
-    inputs = real_inputs(config, bare)
-    yield Check("parameters", sheet.params, parameters(real), "parameters")
-    yield from _flops(sheet, real, inputs)
-    for found in (memory, cache, reached, seconds):
+    inputs, adapters = real_inputs(config, bare), 0
+    if bare.lora is not None:
+        add_lora(real, bare.lora)
+        adapters = learnt_of(config, bare)
+        yield Check("trained parameters", adapters, trainable(real), "parameters")
+    yield Check("parameters", sheet.params + adapters, parameters(real), "parameters")
+    yield from _flops(sheet, real, inputs) if bare.lora is None else _adapted_flops(sheet, real, inputs)
+    for found in (memory, cache, reached, seconds)[: None if bare.lora is None else 1]:
         yield from (Check(*one) for one in found(sheet, real, inputs))
 
 
@@ -212,6 +218,16 @@ def _flops(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterat
         ahead, back = _counted(model, inputs, counter)
     yield Check("executed forward", 2 * (forward(taught).executed or 0), ahead, "FLOPs")
     yield Check("executed backward", 2 * (backward(taught).executed or 0), back, "FLOPs")
+
+
+def _adapted_flops(sheet: Sheet, model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Check]:
+    """Dense products with adapters, of a trace beside torch's own count on the reference path."""
+    assert sheet.config is not None
+    expected = adapted_passes(sheet.config, sheet.setting)
+    with reference_path(model), torch.enable_grad():
+        found = _counted(model, inputs, lambda: FlopCounterMode(display=False))
+    for name, said, seen in zip(("forward", "backward"), expected, found, strict=True):
+        yield Check(f"dense {name}", 2 * said.dense, seen, "FLOPs")
 
 
 def _counted(model: nn.Module, inputs: tuple[Tensor, ...], make: Callable[[], FlopCounterMode]) -> tuple[int, int]:

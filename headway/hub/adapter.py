@@ -75,8 +75,11 @@ class Merged:
 
 
 @torch.no_grad()
-def merge_adapter(model: Any, place: Path) -> Merged:
-    """Add an adapter to the weights of a model, in place; each of its tensors is used, or it is refused."""
+def merge_adapter(model: Any, place: Path, *, before: dict[str, Tensor] | None = None) -> Merged:
+    """Add an adapter to the weights of a model, in place; each of its tensors is used, or it is refused.
+
+    `before` gets a copy of each weight that is changed, as it was.
+    """
     if not (place / CONFIG).is_file():
         raise ValueError(f"{place} is no adapter: it has no {CONFIG}")
     if model.config.weights is not None:
@@ -102,6 +105,8 @@ def merge_adapter(model: Any, place: Path) -> Merged:
         change = change.t() if entry.turned else change
         for one, part in zip(entry.names, entry.forwards(change, [len(parts[n]) for n in entry.names]), strict=True):
             weight = parts[one]
+            if before is not None:
+                before[one] = weight.clone()
             weight.copy_(weight.to(_wide(weight)) + part.to(_wide(weight)))
     return Merged(str(place), tuple(sorted(ranks)), len(pairs))
 

@@ -21,7 +21,7 @@ from headway.data.gguf_file import is_gguf, read_gguf
 from headway.data.shards import tokenizer_hash
 from headway.data.tokenizer import Tokenizer
 from headway.data.tokenizer_gguf import unreadable
-from headway.hub.adapter import is_adapter, merge_adapter
+from headway.hub.adapter import Merged, is_adapter, merge_adapter
 from headway.hub.carried_files import ModelOrigin
 from headway.hub.checks import (
     SCALES,
@@ -264,6 +264,48 @@ def _adapted(found: Loaded, place: Path) -> Loaded:
         unverified=tuple(dict.fromkeys((*found.receipt.unverified, *unverified))),
     )
     return Loaded(model, tokenizer, receipt)
+
+
+@dataclass(frozen=True)
+class WithoutAdapter:
+    """What a model is without the adapter that is switched on: the weights that it changes, tokenizer and origin."""
+
+    weights: dict[str, torch.Tensor]
+    tokenizer: Tokenizer | None
+    origin: Any
+
+
+@torch.no_grad()
+def switch_adapter(model: Model, adapter: str | Path | None) -> Merged | None:
+    """Add an adapter to a model that is loaded, in place of the one that was switched on before; None: no adapter.
+
+    Only the weights that it changes are kept beside it, so that the model comes back bit for bit, and nothing is
+    loaded again. The result is that of `load(base, adapter=...)`.
+    """
+    place = None if adapter is None else directory_of_adapter(adapter)
+    _restore(model, model.without_adapter)
+    model.without_adapter = None
+    if place is None:
+        return None
+    was = WithoutAdapter({}, model.tokenizer, model.origin)
+    try:
+        merged = merge_adapter(model, place, before=was.weights)
+    except ValueError:
+        _restore(model, was)
+        raise
+    model.without_adapter = was
+    model.tokenizer = Tokenizer.read(place) or model.tokenizer
+    model.origin = None if model.origin is None else replace(model.origin, trained=True)
+    return merged
+
+
+def _restore(model: Model, was: WithoutAdapter | None) -> None:
+    if was is None:
+        return
+    parts = parts_of(model)
+    for name, weight in was.weights.items():
+        parts[name].copy_(weight)
+    model.tokenizer, model.origin = was.tokenizer, was.origin
 
 
 def _load_gguf(path: Path, dtype: torch.dtype | str | None) -> Loaded:

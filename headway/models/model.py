@@ -18,6 +18,8 @@ class Model(nn.Module):
     generation_defaults: GenerationDefaults | None = None  # what is followed where a request says nothing
     origin: Any = None  # where it was loaded from, and what came with it
 
+    without_adapter: Any = None  # what it is without the adapter that is switched on
+
     def loss(self, *inputs: Any, **options: Any) -> Tensor:
         """The mean loss of a batch, which each kind of model knows how to read."""
         raise NotImplementedError(f"a {type(self).__name__} has no loss of its own: compute one from its result")

@@ -2,12 +2,13 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import headway
 from headway.cli import main
@@ -77,6 +78,31 @@ class TestLora:
         assert main(["convert", str(place / "base"), str(tmp_path / "other"), "--merge"]) == 2
         assert "is no adapter, and there is nothing to merge" in capsys.readouterr().err
         assert main(["info", str(run)]) == 0 and main(["eval", str(run), str(place / "book.txt")]) == 0
+
+    def test_adapters_are_switched_on_one_model_that_comes_back_to_the_bit(self, place, run, tmp_path, capsys) -> None:
+        shutil.copytree(run / "model", tmp_path / "strong")
+        said = json.loads((tmp_path / "strong" / "adapter_config.json").read_text())
+        (tmp_path / "strong" / "adapter_config.json").write_text(json.dumps({**said, "lora_alpha": 900.0}))
+        (tmp_path / "strong" / "hashes.json").unlink()
+        model, base = headway.load(place / "base").model, headway.load(place / "base").model
+        for adapter in (run, tmp_path / "strong", run):
+            assert "with the adapter" in str(headway.switch_adapter(model, adapter))
+            wanted = parts_of(headway.load(place / "base", adapter=adapter).model)
+            assert all(torch.equal(part, wanted[name]) for name, part in parts_of(model).items())
+        found = load_file(tmp_path / "strong" / "adapter_model.safetensors")
+        save_file({name: x[:, :-1].contiguous() for name, x in found.items()},
+                  tmp_path / "strong" / "adapter_model.safetensors")  # fmt: skip
+        headway.switch_adapter(model, None)
+        with pytest.raises(ValueError, match="is of a map"):
+            headway.switch_adapter(model, tmp_path / "strong")
+        assert all(torch.equal(part, parts_of(base)[name]) for name, part in parts_of(model).items())
+        shutil.copy(run / "model" / "adapter_model.safetensors", tmp_path / "strong" / "adapter_model.safetensors")
+        given = ["generate", str(place / "base"), "--prompt", "the old", "--max-new-tokens", "9", "--adapter", str(run)]
+        assert main([*given, "--adapter", str(tmp_path / "strong"), "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert [row["adapter"] for row in rows] == [str(run), str(tmp_path / "strong")]
+        assert main(given) == 0
+        assert capsys.readouterr().out == f"{rows[0]['text']}\n" != f"{rows[1]['text']}\n"
 
     def test_from_python_and_from_yaml(self, place: Path, tmp_path: Path, capsys) -> None:
         options = dict(steps=2, batch=2, length=8, samples=0, lora={"rank": 2, "on": "key,out"})

@@ -16,7 +16,7 @@ from headway.config.text import RecurrentConfig, Seq2SeqConfig
 from headway.cost.input_lengths import writes
 from headway.cost.memory.passes import KINDS
 from headway.cost.memory.traced import walked
-from headway.cost.optimiser import entries_of, optimiser_state, update_bytes
+from headway.cost.optimiser import entries_of, learnt_of, optimiser_state, update_bytes
 from headway.cost.setting import BYTES, Setting
 from headway.ops.attention import record_of
 
@@ -129,7 +129,7 @@ def memory_of(config: Frozen, setting: Setting, *, optimiser: str = "adamw", new
     tokens = setting.length + new
     return ModelMemory(
         weights=weights,
-        gradients=weights,
+        gradients=learnt_of(config, setting) * setting.itemsize,
         optimiser=state,
         inputs=taught.inputs,
         saved=taught.saved,
@@ -167,7 +167,8 @@ def generate_peak(config: Frozen, setting: Setting, new: int) -> int:
 
 
 def weight_bytes(config: Frozen, setting: Setting) -> int:
-    return entries_of(config) * setting.itemsize
+    adapters = 0 if setting.lora is None else learnt_of(config, setting)
+    return (entries_of(config) + adapters) * setting.itemsize
 
 
 def _check(config: Frozen, setting: Setting) -> None:

@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.config import Frozen, StackConfig
 from headway.cost.memory.passes import Passes, passes_of
+from headway.cost.optimiser import on_shapes
 from headway.cost.setting import Setting
 from headway.cost.trace.run_once import TraceDevice
-from headway.models import on_meta
 from headway.nn.block import Block, Stack
 from headway.nn.recompute import forget_activations
 from headway.observe.hooks import removed_after
@@ -122,7 +122,7 @@ def _walk_of(found: RunBytes) -> Walk:
 def _run(config: Any, setting: Setting, learning: bool, forgets: bool) -> RunBytes:
     """One run; nothing is allocated."""
     ground = TraceDevice("fake")
-    model = ground.module(on_meta(config).to(getattr(torch, setting.dtype))).module.train(learning)
+    model = ground.module(on_shapes(config, setting)).module.train(learning)
     if forgets:
         forget_activations(model)
     with ground.mode:
