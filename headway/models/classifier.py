@@ -37,11 +37,12 @@ class DecoderClassifier(Decoder):
         types: Int[Tensor, "#B L"] | None = None,
         positions: Int[Tensor, "b L"] | None = None,
         mask: Mask | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "B C"]:
         """The logits of the classes; `keep` True = a real token."""
         if types is not None:
             raise ValueError("a decoder has no table of sentences: leave types out")
-        keep = as_keep(keep, tokens)
+        keep = as_keep(keep, tokens, attention_mask)
         return self.classify(self.hidden_states(tokens, keep=keep, positions=positions, mask=mask), tokens, keep)
 
     def told_apart(self, types: Any) -> None:

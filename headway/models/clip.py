@@ -53,9 +53,11 @@ class Clip(Model):
         self.logit_bias = nn.Parameter(torch.zeros(1)) if c.objective == "sigmoid" else None
 
     def forward(
-        self, images: Float[Tensor, "I C Y X"], tokens: Int[Tensor, "T L"], *, keep: Tensor | None = None
-    ) -> Float[Tensor, "I T"]:
+        self, images: Float[Tensor, "I C Y X"], tokens: Int[Tensor, "T L"], *, keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Float[Tensor, "I T"]:  # fmt: skip
         """The logits of every image with every text."""
+        keep = as_keep(keep, tokens, attention_mask)
         return self.logits(self.image_vectors(images), self.text_vectors(tokens, keep=keep))
 
     def image_vectors(self, images: Float[Tensor, "I C Y X"]) -> Float[Tensor, "I O"]:

@@ -64,11 +64,12 @@ class Masked(Model):
         types: Int[Tensor, "#B L"] | None = None,
         positions: Int[Tensor, "#B L"] | None = None,
         mask: Mask | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "B *L O"]:
         """What the model is for: classes (B C), else classes of tokens (B L C), else where an answer begins and ends
         (B L 2), else words (B L V), else which tokens were replaced (B L 1), else what its first head says of two
         sentences (adjacent, inverted, inference), else the vectors (B L D)."""
-        keep = as_keep(keep, tokens)
+        keep = as_keep(keep, tokens, attention_mask)
         hidden = self.hidden_states(tokens, keep=keep, types=types, positions=positions, mask=mask)
         if self.class_head is not None:
             return self.classify(hidden, keep)

@@ -97,8 +97,11 @@ class Language(Decoder):
         keep: Tensor | None = None,
         positions: Int[Tensor, "b L"] | None = None,
         mask: Mask | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "B L V"]:
-        """The logits of what follows each token; `keep` True = a real token, `mask` any further rule."""
+        """The logits of what follows each token; `keep` (also attention_mask) True = a real token, `mask` any further
+        rule."""
+        keep = as_keep(keep, tokens, attention_mask)
         return self.logits(self.hidden_states(tokens, keep=keep, positions=positions, mask=mask))
 
     def logits(self, hidden: Float[Tensor, "*b D"]) -> Float[Tensor, "*b V"]:

@@ -38,9 +38,11 @@ class OwnModule(Model):
             self.module = make_module(config.function) if module is None else module
 
     def forward(
-        self, tokens: Int[Tensor, "B L"], *, keep: Tensor | None = None, positions: Any = None, mask: Any = None
-    ) -> Float[Tensor, "B L V"]:
+        self, tokens: Int[Tensor, "B L"], *, keep: Tensor | None = None, positions: Any = None, mask: Any = None,
+        attention_mask: Tensor | None = None,
+    ) -> Float[Tensor, "B L V"]:  # fmt: skip
         """The logits of what follows each token; zeros at padding (`keep` False)."""
+        keep = as_keep(keep, tokens, attention_mask)
         return self.hidden_states(tokens, keep=keep, positions=positions, mask=mask)
 
     def hidden_states(

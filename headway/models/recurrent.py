@@ -187,8 +187,13 @@ class Recurrent(Model):
         *,
         source_keep: Tensor | None = None,
         target_keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "B L V"]:
-        """The logits of what follows each token of the target; `keep` True = a real token, anywhere in its row."""
+        """The logits of what follows each token of the target; `keep` (also attention_mask) True = a real token,
+        anywhere in its row."""
+        source_keep = as_keep(source_keep, source, attention_mask)
+        target_keep = as_keep(target_keep, target, decoder_attention_mask)
         return self.logits(self.hidden_states(target, self.encode(source, keep=source_keep), keep=target_keep))
 
     def encode(self, source: Int[Tensor, "B M"], *, keep: Tensor | None = None) -> DecoderState:

@@ -46,9 +46,11 @@ class SentenceEncoder(Model):
         width = c.encoder.stack.block.output_width
         self.dense = None if c.dense is None else nn.Linear(width, c.dense.width, bias=c.dense.bias)
 
-    def forward(self, tokens: Int[Tensor, "B L"], *, keep: Tensor | None = None) -> Float[Tensor, "B O"]:
+    def forward(
+        self, tokens: Int[Tensor, "B L"], *, keep: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Float[Tensor, "B O"]:
         """One vector a row; `keep` True = a real token. For texts that differ in length, `encode_row` pads nothing."""
-        keep = as_keep(keep, tokens)
+        keep = as_keep(keep, tokens, attention_mask)
         hidden = self.encoder.hidden_states(tokens, keep=keep)
         if keep is None:
             return self.pool(hidden.flatten(0, 1), [tokens.shape[1]] * len(tokens))

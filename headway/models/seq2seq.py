@@ -137,8 +137,12 @@ class Seq2Seq(Model):
         *,
         source_keep: Tensor | None = None,
         target_keep: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "B L V"]:
-        """The logits of what follows each token of the target; `keep` True = a real token."""
+        """The logits of what follows each token of the target; `keep` (also attention_mask) True = a real token."""
+        source_keep = as_keep(source_keep, source, attention_mask)
+        target_keep = as_keep(target_keep, target, decoder_attention_mask)
         memory = self.encode(source, keep=source_keep)
         return self.logits(self.hidden_states(target, memory, source_keep=source_keep, keep=target_keep))
 

@@ -218,12 +218,17 @@ def check_tokens(tokens: Tensor, vocabulary: int) -> None:
             raise ValueError(f"token {low if low < 0 else high} is outside of the vocabulary of {vocabulary}")
 
 
-def as_keep(keep: Tensor | None, tokens: Tensor) -> Bool[Tensor, "B L"] | None:
-    """Which tokens are real, as booleans; 1 and 0 mean the same, as in other libraries' attention_mask.
+def as_keep(keep: Tensor | None, tokens: Tensor, alias: Tensor | None = None) -> Bool[Tensor, "B L"] | None:
+    """Which tokens are real, as booleans; 1 and 0 mean the same. `alias`: the mask by other libraries' name,
+    attention_mask.
 
     >>> as_keep(torch.tensor([[1, 0]]), torch.zeros(1, 2)).tolist()
     [[True, False]]
     """
+    if alias is not None:
+        if keep is not None:
+            raise ValueError("attention_mask is another name of the mask of real tokens: give one of the two")
+        keep = alias
     if keep is None or (isinstance(keep, Tensor) and keep.dtype == torch.bool and keep.shape == tokens.shape[:2]):
         return keep
     if not isinstance(keep, Tensor):

@@ -349,3 +349,18 @@ def test_a_length_is_a_limit() -> None:
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         config(**changes)
+
+
+def test_masks_by_the_names_of_other_libraries() -> None:
+    """1 and 0, as a tokenizer there gives them."""
+    keep = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    tokens = torch.tensor([[5, 7, 0], [2, 3, 4]])
+    sizes: dict[str, Any] = {"layers": 1, "width": 12, "heads": 3, "vocabulary": 17, "length": 7}
+    for preset in ("gpt2", "bert-base"):
+        model = headway.build(preset, **sizes).eval()
+        assert torch.equal(model(tokens, attention_mask=keep), model(tokens, keep=keep.bool())), preset
+        with pytest.raises(ValueError, match="another name of the mask of real tokens"):
+            model(tokens, attention_mask=keep, keep=keep)
+    pair = headway.build("t5-small", width=12, heads=3, hidden=17, vocabulary=17).eval()
+    ours = pair(tokens, tokens, source_keep=keep.bool(), target_keep=keep.bool())
+    assert torch.equal(pair(tokens, tokens, attention_mask=keep, decoder_attention_mask=keep), ours)
