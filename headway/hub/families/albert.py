@@ -70,7 +70,7 @@ def architecture(config: MaskedConfig) -> str:
 def read(config: Mapping[str, Any], names: frozenset[str]) -> MaskedConfig:
     refuse(config, OWN_SWITCHES)
     c, found, promised = OWN_DEFAULTS | dict(config), read_heads("Albert", config, names), architecture_of(config)
-    if c["embedding_size"] == c["hidden_size"]:
+    if c["embedding_size"] in (None, c["hidden_size"]):
         raise ValueError(
             f"headway does not read an ALBERT with embedding_size={c['embedding_size']}, the width of its layers: the "
             "map between them is for embeddings of another width"
