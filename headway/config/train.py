@@ -35,6 +35,8 @@ class _Documented(Frozen):
 def _words(given: Any) -> Any:
     """Words that are given one by one, or with commas between them."""
     texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple | set | frozenset):
+        raise ValueError(f"words, or one text with commas between them, and not {given!r}")
     return tuple(word.strip() for text in texts for word in str(text).split(",") if word.strip())
 
 
@@ -221,7 +223,7 @@ class OptimConfig(_Documented):
     """Betas of AdamW."""
     eps: Rate = 1e-8
     """Epsilon of AdamW."""
-    decay: Annotated[float, Field(ge=0)] = 0.1
+    decay: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 0.1
     """Weight decay of matrices; vectors and norms have none."""
     clip: Annotated[float, Field(ge=0)] = 1.0
     """Clip gradients to this norm; 0: not at all."""
