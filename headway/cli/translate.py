@@ -9,6 +9,8 @@ from cyclopts import Parameter
 from headway.cli.common import Counter, Weights, at_least_one, model_directory, readable, say, utf8
 from headway.cli.option_names import check_words, options_of
 
+LONGEST_PREFIX = 1000  # characters
+
 
 def translate(
     directory: str,
@@ -72,6 +74,10 @@ def translate(
     check_words("translate", [str(file)], options_of(translate))
     readable(file)
     utf8(prefix, "--prefix")
+    if len(prefix) > LONGEST_PREFIX:
+        raise ValueError(
+            f"--prefix has {len(prefix):,} characters, and is read again before every line: at most {LONGEST_PREFIX:,}"
+        )
     # torch takes seconds to import, and --help must not wait for it
     from headway.app.translate import Translator, check_kind, checked_lines
     from headway.decoding.beam import Beams
