@@ -145,7 +145,10 @@ def test_a_line_break_of_the_model_is_no_new_line(capsys, model, tmp_path: Path,
         (["--max-new-tokens", "0"], "--max-new-tokens is at least 1, not 0"),
         (["--batch", "0"], "--batch is at least 1, not 0"),
         (["--prefix", "\udcff"], "--prefix is not UTF-8 text"),
-        (["--prefix", "x/" * 3000], "--prefix has 6,000 characters, and is read again before every line: at most"),
+        (
+            ["--prefix", "x/" * 3000],
+            "--prefix has 6,000 characters, and is read again before every line: at most 1,000",
+        ),
     ],
 )
 def test_bad_options_are_one_sentence(capsys, tmp_path: Path, options: list[str], sentence: str) -> None:
