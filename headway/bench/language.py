@@ -18,7 +18,12 @@ from headway.models.language import Language
 from headway.presets import preset
 
 PRESET, LENGTH = "gpt2", 2304  # positions: room for the longest prompt
-BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5625}  # of a weight; int4 with a scale for 32 of them
+BYTES = {
+    "float32": 4.0,
+    "bfloat16": 2.0,
+    "int8": 1.0,
+    "int4": 0.625,
+}  # of a weight; int4 with a scale and a minimum for 32 of them
 # Of logits, relative to the largest: a wrong mask or scale is far beyond. llama.cpp's GELU is a table in float16.
 TOLERANCE = {"float32": 2e-3, "bfloat16": 5e-2, "int8": 5e-2, "int4": 0.4}
 

@@ -52,7 +52,7 @@ class Scheme(Frozen):
 
 
 INT8 = Scheme(bits=8)
-INT4 = Scheme(bits=4, group=32, scale="float16")
+INT4 = Scheme(bits=4, group=32, minimum=True, scale="float16")
 
 
 class LayerScheme(Frozen):

@@ -23,7 +23,7 @@ def quantize_model(model: Any, weights: str | WeightsConfig) -> Any:
     >>> from headway.models import build
     >>> tiny = build("gpt2", layers=1, width=32, heads=2, vocabulary=11, length=8)
     >>> quantize_model(tiny, "int4").stack.blocks[0].attention.qkv
-    QuantizedLinear(in_features=32, out_features=96, bias=True, bits=4, group=32, minimum=False)
+    QuantizedLinear(in_features=32, out_features=96, bias=True, bits=4, group=32, minimum=True)
     """
     scheme = weights_config(weights)
     if model.config.weights is not None:

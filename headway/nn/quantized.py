@@ -216,7 +216,7 @@ def quantize(
         scale = (largest_scale(groups) if scheme.bits == 8 else search_scale(groups)).to(precision)
         minimum, low = None, -128 if scheme.bits == 8 else -8
         numbers = rounded(groups, scale.float(), low, -low - 1)
-    if not bool(scale.isfinite().all()):
+    if not bool(scale.isfinite().all()) or (minimum is not None and not bool(minimum.isfinite().all())):
         raise ValueError(f"these weights are too large for scales of {scheme.scale}")
     whole = numbers.view(outputs, -1).to(torch.int8)
     stored = whole if scheme.bits == 8 else pack(whole if scheme.minimum else whole + 8)

@@ -57,7 +57,8 @@ def work(place: Path, task: Task, **choice: Any) -> tuple[TrainingSetup, RunFile
 
 
 def test_every_task_has_its_example() -> None:
-    assert set(GIVEN) == set(Task.__args__) == set(KINDS)
+    compares = {"dpo"}  # it begins from a model that is there; tests/cli/test_finetune.py trains one
+    assert set(GIVEN) == set(Task.__args__) == set(KINDS) | compares
 
 
 @pytest.mark.parametrize("task", KINDS)

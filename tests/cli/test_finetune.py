@@ -124,7 +124,7 @@ class TestLora:
             (["--model.start", "BASE", "--lora.rank", "2", "--freeze", "embeddings"], "leave freeze embeddings out"),
             (
                 ["--model.start", "BASE", "--lora.rank", "2", "--task", "classify"],
-                "tasks language, instruct, seq2seq, not cla",
+                "tasks language, instruct, dpo, seq2seq, not cla",
             ),
             (["--model.start", "BASE", "--lora.rank", "2", "--optim.kind", "muon"], "trained by adamw, not by muon"),
             (["--model.start", "RUN", "--lora.rank", "2"], "is an adapter already"),

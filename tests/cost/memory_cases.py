@@ -112,13 +112,14 @@ def of_images(config: Any, batch: int = 3) -> Case:
 
 
 def of_sentences(config: Any, batch: int = 5, length: int = 23) -> Case:
+    """So many pairs: twice as many texts."""
     row = {f"tokens_{side}": ints(1, batch * length, below=config.encoder.vocabulary) for side in "ab"}
     inputs = {
         **row, "lengths_a": torch.full((batch,), length), "lengths_b": torch.full((batch,), length),
         "same": torch.zeros(batch, batch, dtype=torch.bool),
-        "plain": ints(batch, length, below=config.encoder.vocabulary),
+        "plain": ints(2 * batch, length, below=config.encoder.vocabulary),
     }  # fmt: skip
-    return Case(config, contrastive_loss, inputs, ("plain",), Setting(batch=batch, length=length))
+    return Case(config, contrastive_loss, inputs, ("plain",), Setting(batch=2 * batch, length=length))
 
 
 def of_vectors(config: Any, batch: int = 3, length: int = 37) -> Case:

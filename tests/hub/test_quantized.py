@@ -145,6 +145,6 @@ def test_files_that_do_not_hold_what_the_configuration_says_are_refused(change: 
 def test_the_scheme_is_stated_in_the_configuration(tmp_path: Path) -> None:
     hw.save(quantize_model(tiny("gpt2"), "int4"), tmp_path / "small")
     said = json.loads((tmp_path / "small" / "config.json").read_text())
-    assert said["config"]["weights"]["scheme"] == {"bits": 4, "group": 32, "minimum": False, "scale": "float16"}
+    assert said["config"]["weights"]["scheme"] == {"bits": 4, "group": 32, "minimum": True, "scale": "float16"}
     assert said["dtype"] == "float32"
     assert isinstance(hw.load(tmp_path / "small").model.config, Frozen)
